@@ -48,16 +48,19 @@ test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail
 .venv-%/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/$(PIP) uv
-	.venv-$*/bin/uv pip install --quiet --python .venv-$* $(RESOLUTION) --upgrade --editable ".[synth,dev]"
+	.venv-$*/bin/uv pip install --quiet --compile-bytecode --python .venv-$* $(RESOLUTION) --upgrade --editable ".[synth,dev]"
 	touch $@
 
 .venv-oldest/.installed: RESOLUTION := --resolution lowest-direct
 
-test-oldest test-newest: test-%: .venv-%/.installed  ## the core with the oldest (newest) packages; all tests: TESTS=tests
-	.venv-$*/bin/python -m pytest $(PARALLEL) $(TESTS)
+test-oldest: .venv-oldest/.installed  ## the core with the oldest packages that pyproject.toml allows; TESTS=tests: all tests
+	.venv-oldest/bin/python -m pytest $(PARALLEL) $(TESTS)
+
+test-newest: .venv-newest/.installed  ## the core with the newest packages that the index has; TESTS=tests: all tests
+	.venv-newest/bin/python -m pytest $(PARALLEL) $(TESTS)
 
 constraints: .venv-newest/.installed  ## constraints.txt anew, from those newest packages, once their tests pass
-	(sed '/^[^#]/d' constraints.txt; .venv-newest/bin/uv pip freeze --quiet --python .venv-newest --exclude-editable | grep -v ^uv==) > constraints.new
+	(sed '/^[^#]/d' constraints.txt; .venv-newest/bin/uv pip freeze --quiet --python .venv-newest --exclude-editable | grep -v -E '^(pip|setuptools|uv)==') > constraints.new
 	mv constraints.new constraints.txt
 
 lint: $(BIN)/.installed

@@ -27,9 +27,10 @@ BELOW = {
     "engine": {"core", "config", "storage", "runs"},
     "experiment": LEARNING | {"config", "runs", "algorithms", "engine"},
     "report": LEARNING | {"config", "runs", "engine", "experiment"},
+    "live": {"core", "config", "storage", "runs", "report"},
     "sweep": LEARNING | {"config", "runs", "engine", "experiment", "report"},
     "doctor": LEARNING | {"config", "runs", "engine", "experiment"},
-    "cli": LEARNING | {"config", "runs", "algorithms", "engine", "experiment", "report", "sweep", "doctor"},
+    "cli": LEARNING | {"config", "runs", "algorithms", "engine", "experiment", "report", "live", "sweep", "doctor"},
 }
 RAY = {"engine", "experiment", "sweep", "doctor", "cli"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)

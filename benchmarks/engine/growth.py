@@ -39,6 +39,7 @@ from fedray.engine.round.plan import Plan
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
+from fedray.runs.standing import ATTACH
 from fedray.storage.opening import open_storage
 
 Json = dict[str, Any]
@@ -112,7 +113,7 @@ def play(given: Assignment, written: Callable[[psutil.Process], Json]) -> list[J
                 if event.kind != "round":
                     continue
                 if process is None:
-                    process = psutil.Process(json.loads(RunFolder(given.folder).read_text(drivers.ATTACH))["pid"])
+                    process = psutil.Process(json.loads(RunFolder(given.folder).read_text(ATTACH))["pid"])
                 row = event.data["row"]
                 samples.append(
                     {

@@ -76,7 +76,8 @@ class MutualSettings:
 class FedMLACSettings(SGDSettings):
     """Settings of FedMLAC."""
 
-    # sizes of the personal models; from several, each client draws one
+    # sizes of the personal models, values of model.size or, for an encoder, of model.layers; from several, each client
+    # draws one
     sizes: list[str] = field(default_factory=lambda: ["base"])
     mutual: MutualSettings = field(default_factory=MutualSettings)
     common: bool = False  # all personal models of a size start from the same random weights
@@ -108,13 +109,15 @@ class FedMLAC(FederatedSGD):
 
     @classmethod
     def check_setup(cls, settings: FedMLACSettings, setup: Setup) -> None:
-        if not issubclass(setup.task_class, Classification) or not hasattr(setup.model, "size"):
+        key = size_key(setup.model)
+        if not issubclass(setup.task_class, Classification) or not hasattr(setup.model, key):
             raise ValueError(
-                "fedmlac trains classifiers of several sizes: set task.kind=classification and model.kind=crnn"
+                "fedmlac trains classifiers of several sizes: set task.kind=classification and model.kind=crnn or "
+                "encoder"
             )
         for size in settings.sizes:
             try:
-                replace(setup.model, size=size)
+                replace(setup.model, **{key: size})
             except ValueError as error:
                 raise ValueError(f"algorithm.sizes: {error}") from error
 
@@ -122,7 +125,7 @@ class FedMLAC(FederatedSGD):
         super().__init__(settings, parts)
         plugin = self.task.model_settings
         self.personal = {  # the personal models' tasks, by size
-            size: self.task.with_model(replace(plugin, size=size, init=settings.init))
+            size: self.task.with_model(replace(plugin, **{size_key(plugin): size, "init": settings.init}))
             for size in dict.fromkeys(settings.sizes)
         }
 
@@ -188,6 +191,11 @@ class FedMLAC(FederatedSGD):
                 found = task.scored(part, logits[name], final=False).metrics.renamed(f"{name}_")
                 scores[split] = replace(scores[split], metrics=scores[split].metrics + found)
         return scores
+
+
+def size_key(model: Any) -> str:
+    """The key of the model's settings that says its size: `size`, or the encoder's `layers`."""
+    return getattr(model, "size_key", "size")
 
 
 def mutual_loss(logits: Tensor, teacher: Tensor, classes: Tensor, weight: float, temperature: float) -> Tensor:

@@ -15,8 +15,8 @@ from fedray.core.texts import printable, rich_text
 
 if TYPE_CHECKING:
     from fedray import Result
-    from fedray.engine.driver.attach import Standing
     from fedray.runs.folder import RunFolder
+    from fedray.runs.standing import Standing
 
 INTERRUPTED = 130  # exit status
 

@@ -103,6 +103,8 @@ def _build_kind(f: Field[Any], source: Source, dotted: str, values: object) -> o
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(f"{source.where(f'{dotted}.kind')}: {dotted}.kind: {kind!r} is not known; {hint}{known}")
     cls = settings_class(registry[kind])
+    if kind == default and f.metadata.get("settings") is not None:
+        values = {**plain(f.metadata["settings"]), **values}
     settings: object = build_section(cls, source, dotted, values)
     return settings if cls is registry[kind] else Choice(kind, settings)
 

@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ValidationError
 
 from fedray.core.ranges import Range, range_of
 
@@ -62,7 +63,11 @@ def converted(hint: Any, value: object) -> object:
 def _converted(hint: Any, value: object) -> object:
     checked = OmegaConf.to_container(OmegaConf.merge(_schema(hint), {"value": value}), throw_on_missing=True)
     assert isinstance(checked, dict)
-    return tuple(checked["value"]) if get_origin(hint) is tuple else checked["value"]
+    if get_origin(hint) is not tuple:
+        return checked["value"]
+    if Ellipsis not in (inner := get_args(hint)) and len(checked["value"]) != len(inner):
+        raise ValidationError(f"{checked['value']} has another length")  # which OmegaConf 2.3 takes
+    return tuple(checked["value"])
 
 
 _scalar = functools.lru_cache(maxsize=10_000, typed=True)(_converted)  # typed: 1 is not True

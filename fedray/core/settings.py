@@ -30,16 +30,16 @@ def choice(registry: Registry, default: str | None = None) -> Choice:
     return field(default_factory=lambda: Choice(default, settings_class(registry[default])()), metadata=metadata)
 
 
-def kinds(registry: Mapping[str, type[T]], default: str | None = None) -> T:
+def kinds(registry: Mapping[str, type[T]], default: str | None = None, settings: T | None = None) -> T:
     """A field that holds an instance of one of the registry's dataclasses.
 
-    Without a default, the section must be given.
+    Without a default, the section must be given. `settings`: the default kind's instance (None: with its own defaults).
     """
-    metadata = {"kinds": registry, "default": default}
+    metadata = {"kinds": registry, "default": default, "settings": settings}
     if default is None:
         required: T = field(kw_only=True, metadata=metadata)
         return required
-    return field(default_factory=registry[default], metadata=metadata)
+    return field(default_factory=(lambda: settings) if settings else registry[default], metadata=metadata)
 
 
 def settings_class(registered: type) -> type:

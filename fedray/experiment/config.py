@@ -27,11 +27,13 @@ from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
 from fedray.core.settings import Choice, choice, kinds
 from fedray.core.strategies import STRATEGIES, Strategy
 from fedray.core.texts import printable
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.kinds import FEATURES
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.engine.driver import session
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.telemetry.trackers import TRACKERS, Tracker
+from fedray.experiment.derived import with_derived
 from fedray.models import MODELS
 from fedray.training.tasks import TASKS
 
@@ -58,7 +60,7 @@ class Config:
     rounds: Count = 25  # federated rounds; a cosine schedule ends with the last
     imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
     data: DataSettings = field(default_factory=DataSettings)  # corpus, clients, labels, noise
-    features: FeatureSettings = field(default_factory=FeatureSettings)  # how a recording becomes the model's input
+    features: FeatureSettings = kinds(FEATURES, "logmel")  # how a recording becomes the model's input
     task: Choice = choice(TASKS, "recognition")  # what is learnt
     model: Choice = choice(MODELS, "conformer")  # the network
     algorithm: Choice = choice(ALGORITHMS)  # what client and server do in a round
@@ -85,7 +87,7 @@ class Audible:
     """The sections of a run's configuration that its audio depends on."""
 
     data: DataSettings = field(default_factory=DataSettings)
-    features: FeatureSettings = field(default_factory=FeatureSettings)
+    features: FeatureSettings = kinds(FEATURES, "logmel")
 
 
 def load(config: Given, overrides: Iterable[str] = (), folder: Path | None = None) -> tuple[Config, Source]:
@@ -106,6 +108,7 @@ def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: 
     )
     check_renamed(source)
     _import(source, folder or Path.cwd())
+    source = with_derived(cls, source)
     return schema.build(cls, source), source
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -23,11 +24,13 @@ from speechbrain.nnet.CNN import Conv1d, Conv2d
 from speechbrain.nnet.linear import Linear
 from speechbrain.nnet.normalization import LayerNorm
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from fedray.core.ranges import Count, Natural, Part
 from fedray.models.heads import Heads
 from fedray.models.kernels import on_cpu
 from fedray.models.padding import Reflect, Silence, padding, shortest_of
+from fedray.models.steps import Attention, Layer, Steps, TransformerSteps
 
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
 ATTENTIONS = ("RoPEMHA", "RelPosMHAXL", "regularMHA")
@@ -92,6 +95,7 @@ class Conformer(Heads):
     shortest: ClassVar[int] = SHORTEST
     clients_together: ClassVar[str] = "any shapes"
     longest: ClassVar[int] = 4 * LONGEST  # frames of an ONNX model's longest input, where its tables of positions end
+    most_tokens: ClassVar[int] = LONGEST - 1  # of a text without its end
 
     def __init__(self, settings: ConformerSettings, bins: int, vocabulary: int, ctc: int | None = None) -> None:
         """`ctc`: the number of CTC tokens if the decoder has others. 0: no CTC head; None: the vocabulary's."""
@@ -165,26 +169,38 @@ class Conformer(Heads):
 
         Equals SpeechBrain's `TransformerASR.decode`, which computes no gradients. ValueError without a decoder.
         """
-        if self.attention_head is None:
-            raise ValueError("this conformer has no decoder: set model.decoder_layers")
-        transformer = self.transformer
+        transformer, positions = self._decoder()
         length = tokens_bos.shape[1]
-        position = (
-            transformer.positional_encoding
-            if self.settings.attention == "regularMHA"
-            else transformer.positional_encoding_decoder
-        )
         targets = transformer.custom_tgt_module(tokens_bos)
         # Padding follows the last token, so the causal mask hides it.
         causal = torch.ones(length, length, dtype=torch.bool, device=hidden.device).triu(1)
         decoded: Tensor
         decoded, _, _ = transformer.decoder(
-            targets + position(targets),
+            targets + positions(targets),
             hidden,
             tgt_mask=causal,
             memory_key_padding_mask=padding(lengths, hidden.shape[1]),
         )
         return decoded
+
+    def steps(self, hidden: Tensor, lengths: Tensor, beam: int) -> Steps:
+        """The decoder for a search with `beam` hypotheses for each utterance. ValueError without a decoder."""
+        transformer, positions = self._decoder()
+        layers = [decoder_layer(layer) for layer in transformer.decoder.layers]
+
+        def embed(tokens: Tensor, position: int) -> Tensor:
+            states: Tensor = transformer.custom_tgt_module(tokens) + positions.pe[0, position]
+            return states
+
+        return TransformerSteps(layers, embed, transformer.decoder.norm, hidden, lengths, beam)
+
+    def _decoder(self) -> tuple[Any, Any]:
+        """The transformer and the module of the decoder's positions. ValueError without a decoder."""
+        if self.attention_head is None:
+            raise ValueError("this conformer has no decoder: set model.decoder_layers")
+        transformer = self.transformer
+        absolute = self.settings.attention == "regularMHA"
+        return transformer, transformer.positional_encoding if absolute else transformer.positional_encoding_decoder
 
     @contextmanager
     def _padding_masked(self, lengths: Tensor) -> Iterator[None]:
@@ -198,6 +214,20 @@ class Conformer(Heads):
                 if isinstance(module, ConvolutionModule):
                     hooks.callback(module.conv.register_forward_pre_hook(Silence(lengths)).remove)
             yield
+
+
+def decoder_layer(layer: Any) -> Layer:
+    """A SpeechBrain `TransformerDecoderLayer` for one token at a time."""
+    norms = (layer.norm1, layer.norm2, layer.norm3)
+    return Layer(norms, attention_of(layer.self_attn.att), attention_of(layer.multihead_attn.att), layer.pos_ffn)
+
+
+def attention_of(module: nn.MultiheadAttention) -> Attention:
+    """The projections of torch's attention, which hold queries, keys and values in one weight."""
+    assert module.in_proj_bias is not None
+    parts = zip(module.in_proj_weight.chunk(3), module.in_proj_bias.chunk(3), strict=True)
+    queries, keys, values = (partial(linear, weight=weight, bias=bias) for weight, bias in parts)
+    return Attention(queries, keys, values, module.out_proj, module.num_heads)
 
 
 def halved(lengths: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ from fedray.models.heads import Heads
 from fedray.models.kernels import on_cpu
 from fedray.models.norms import batch_norms
 from fedray.models.padding import Reflect, padding, several_clients, shortest_of
+from fedray.models.steps import RecurrentSteps, Steps
 from fedray.models.unpacked import norm_of_speech, recurrent
 
 RNNS = {"lstm": LSTM, "gru": GRU}
@@ -235,3 +236,9 @@ class CRDNN(Heads):
             raise ValueError("this CRDNN has no decoder: set model.decoder_layers")
         decoded: Tensor = self.decoder(self.embedding(tokens_bos), hidden, lengths / hidden.shape[1])[0]
         return decoded
+
+    def steps(self, hidden: Tensor, lengths: Tensor, beam: int) -> Steps:
+        """The decoder for a search with `beam` hypotheses for each utterance. ValueError without a decoder."""
+        if self.decoder is None or self.embedding is None:
+            raise ValueError("this CRDNN has no decoder: set model.decoder_layers")
+        return RecurrentSteps(self.embedding, self.decoder, hidden, lengths, beam)

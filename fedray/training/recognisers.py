@@ -13,7 +13,10 @@ from torch.nn.functional import nll_loss
 class Recogniser(Protocol):
     """An encoder with CTC, with an attention decoder, or with both.
 
-    A model without CTC has no `ctc`; `attend` and `decode` are never called on a model without a decoder.
+    A model without CTC has no `ctc`; `attend` and `decode` are never called on a model without a decoder. A decoder may
+    offer `steps(hidden, lengths, beam) -> fedray.models.steps.Steps`, without which a search decodes the whole prefix
+    at each step; `most_tokens` of a text; and `text_limit`, the longest text of a search by default: tokens per encoder
+    frame, and further ones.
     """
 
     bos: int
@@ -39,6 +42,12 @@ class Recogniser(Protocol):
     def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
         """The inputs [B, L, D] of the attention head after each prefix."""
         ...
+
+
+def frame_keys(model: Recogniser, hidden: Tensor) -> Tensor:
+    """What a memory of frames stores of hidden states [B, T', D]: the states, or what the model says, [B, T', keys]."""
+    keys = getattr(model, "frame_keys", None)
+    return hidden if keys is None else keys(hidden)
 
 
 def by_ctc(model: Recogniser, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

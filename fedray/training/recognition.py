@@ -16,7 +16,7 @@ from fedray.core.settings import Choice, choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.error_rates import EditCounts, edit_counts
 from fedray.data.text.scoring import SCORING
@@ -173,14 +173,17 @@ class Recognition(SpeechToText):
     ) -> Evaluation:
         """`wer` and `cer` of greedy search, in percent.
 
-        `final` adds the scores of the other `searches`, and one row for each utterance.
+        `final` adds the scores of the other `searches`, and has rows for all utterances instead of some.
         """
         if not len(data):
             return Evaluation(Metrics())
         texts = self.found(params, data, self.searches(assets) if final else {"wer": self.greedy()}, device)
         metrics = self.scores(data.texts, texts)
         characters = edit_counts(self.scored(data.texts), self.scored(texts["wer"]), "character")
-        return Evaluation(metrics + Metrics(cer=_percent(characters)), self.rows(data, texts) if final else [])
+        return Evaluation(
+            metrics + Metrics(cer=_percent(characters)),
+            self.rows(data, texts) if final else self.some_rows(data, texts),
+        )
 
     def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         references = self.scored(data.texts)

@@ -19,7 +19,7 @@ from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.tokenisers import UNKNOWN, Tokeniser, load_tokeniser
 from fedray.data.text.translation_scores import TOKENISATIONS, sentence_bleu, signatures, translation_scores
@@ -37,7 +37,9 @@ class TranslationSearchSettings:
 
     search: ClassVar[str] = "attention"
     beam: Count = 5  # hypotheses that the search keeps; 1: greedy search alone
-    max_tokens_per_frame: Positive = 1.0  # longest translation, in tokens per encoder frame (beams count the end)
+    # Longest translation, in tokens per encoder frame of speech. null: 1; for Whisper, 10 tokens a second of speech and
+    # 10 more.
+    max_tokens_per_frame: Positive | None = None
 
 
 @dataclass(frozen=True)
@@ -200,12 +202,14 @@ class Translation(SpeechToText):
     ) -> Evaluation:
         """BLEU and chrF of greedy search.
 
-        `final` adds those of beam search, and one row for each utterance with its sentence-level BLEU.
+        `final` adds those of beam search, and has rows, with sentence-level BLEU, for all utterances instead of some.
         """
         if not len(data):
             return Evaluation(Metrics())
         texts = self.found(params, data, self.searches(assets) if final else {"bleu": self.greedy()}, device)
-        return Evaluation(self.scores(self.texts(data), texts), self.rows(data, texts) if final else [])
+        return Evaluation(
+            self.scores(self.texts(data), texts), self.rows(data, texts) if final else self.some_rows(data, texts)
+        )
 
     def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         references = self.scored(self.texts(data))

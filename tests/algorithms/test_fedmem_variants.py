@@ -86,8 +86,8 @@ def test_all_variants_from_one_retrieval_are_each_their_own(folder: Path) -> Non
     assert len(set(together.tolist())) > 2
 
 
-def test_a_variant_costs_what_its_fused_head_says(folder: Path) -> None:
-    """A cost, with states, is the transcripts' negative log-likelihood a token under the head that the search uses."""
+def test_a_variant_costs_what_its_fused_distribution_says(folder: Path) -> None:
+    """A cost, with states, is the transcripts' negative log-likelihood a token under what the search adds up."""
     from fedray.training.knn.decoding import ModelWithMemory
     from fedray.training.recognisers import teacher_forced
 
@@ -101,9 +101,9 @@ def test_a_variant_costs_what_its_fused_head_says(folder: Path) -> None:
         for positions, hidden, lengths, model in task.encoded(state.params, dev, "cpu"):
             before, after, counted = teacher_forced([targets[at] for at in positions], model.bos, model.eos, "cpu")
             states = model.decode(hidden, lengths, before)[counted]
-            fused: Any = ModelWithMemory(model, memory, one, lengths).attention_head
-            wanted = after[counted]
-            total -= float(fused(states).gather(1, wanted[:, None]).double().sum())
+            fuse: Any = ModelWithMemory(model, memory, one, lengths).fuse
+            fused, wanted = fuse(model.attention_head(states).log_softmax(-1), states), after[counted]
+            total -= float(fused.gather(1, wanted[:, None]).double().sum())
             tokens += len(wanted)
         if np.isfinite(cost):  # at lambda 1 a token may have probability 0
             assert cost == pytest.approx(total / tokens, rel=1e-3), one

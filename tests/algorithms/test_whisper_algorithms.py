@@ -39,7 +39,8 @@ TASK = {
     "tokens": "pretrained",
     "ctc_weight": 0.0,
     "augment": {"time_masks": 0, "frequency_masks": 0},
-    "decode": {"search": "attention", "beam": 1, "ctc_weight": 0.0},
+    # as many tokens as the decoder has positions for, as `generate` writes them
+    "decode": {"search": "attention", "beam": 1, "ctc_weight": 0.0, "max_tokens_per_frame": 9.0},
 }
 
 

@@ -67,7 +67,7 @@ def test_it_is_a_run_without_a_folder(config: str, capsys: pytest.CaptureFixture
     assert cli.main(["run", "--debug", config, "rounds=0"]) == 2
 
 
-def test_the_model_is_shown_with_what_travels(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_model_is_shown_with_what_travels(no_ray: None, config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["model", config, "algorithm.kind=scaffold"]) == 0
     lines = [line.strip("│ ").split("│") for line in capsys.readouterr().out.splitlines()]
     cells = [[cell.strip() for cell in line] for line in lines]

@@ -20,11 +20,10 @@ from rich.console import Console
 from fedray.engine.cluster import reservation
 from fedray.engine.driver import attach, session
 from fedray.engine.driver import driver as drivers
-from fedray.engine.driver.attach import Standing
-from fedray.engine.driver.driver import ATTACH
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
+from fedray.runs.standing import ATTACH, Standing, standing
 from tests.engine import toys, waiting
 from tests.engine.waiting import Waiting, appears
 
@@ -56,12 +55,12 @@ def prepared(root: Path, *rounds: int, **files: Any) -> RunFolder:
 def test_what_has_become_of_a_run(
     tmp_path: Path, rounds: tuple[int, ...], files: dict[str, Any], expected: Standing
 ) -> None:
-    assert attach.standing(prepared(tmp_path, *rounds, **files)) == expected
+    assert standing(prepared(tmp_path, *rounds, **files)) == expected
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a run folder"):
-        attach.standing(RunFolder(tmp_path))
+        standing(RunFolder(tmp_path))
     with pytest.raises(ValueError, match=r"driver.json:1: is not JSON"):
         attach.find(prepared(tmp_path, driver_json="{"))
 
@@ -173,7 +172,7 @@ def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     watcher.join(60)
     assert not watcher.is_alive()
-    assert attach.standing(folder) == Standing("stopped", 2) and not folder.exists(ATTACH)
+    assert standing(folder) == Standing("stopped", 2) and not folder.exists(ATTACH)
     assert "round 2/4" in said.getvalue() and "round 3" not in said.getvalue()
     ray.kill(
         ray.get_actor(reservation.name_of(str(assignment.folder)), namespace=reservation.NAMESPACE)

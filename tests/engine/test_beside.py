@@ -16,11 +16,11 @@ import ray
 from ray.util import placement_group_table
 
 from fedray.core.types import RunError
-from fedray.engine.driver import attach, session
-from fedray.engine.driver.attach import Standing
+from fedray.engine.driver import session
 from fedray.engine.driver.interrupts import Terminated
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
+from fedray.runs.standing import ATTACH, Standing, standing
 from tests.engine import toys, waiting
 from tests.engine.runs import same
 from tests.engine.waiting import Waiting, appears
@@ -72,10 +72,10 @@ def holds(folder: Path, **options: object) -> None:
 
 def ends(folder: Path) -> Standing:
     until = time.monotonic() + SECONDS
-    while (standing := attach.standing(RunFolder(folder))).state != "finished":
-        assert time.monotonic() < until, standing
+    while (found := standing(RunFolder(folder))).state != "finished":
+        assert time.monotonic() < until, found
         time.sleep(0.1)
-    return standing
+    return found
 
 
 def groups() -> list[str]:
@@ -137,7 +137,7 @@ def test_a_killed_run_holds_nothing(
     first, second = tmp_path / "first", tmp_path / "second"
 
     def kill() -> None:
-        os.kill(RunFolder(first).read_json(attach.ATTACH)["pid"], signal.SIGKILL)
+        os.kill(RunFolder(first).read_json(ATTACH)["pid"], signal.SIGKILL)
 
     def watched() -> None:
         settings = toys.ToySettings(folder=str(tmp_path))

@@ -23,9 +23,9 @@ from fedray import cli
 from fedray.core.types import Change, Client, Received, RunError, ServerState
 from fedray.engine.cluster import reservation
 from fedray.engine.driver import attach, session
-from fedray.engine.driver.attach import Standing
 from fedray.engine.driver.driver import Assignment
 from fedray.runs.folder import RunFolder
+from fedray.runs.standing import Standing, standing
 from tests.engine import toys
 from tests.engine.runs import same
 from tests.engine.test_attach import appears
@@ -132,7 +132,7 @@ def test_at_once_is_at_once_before_anybody_is_known_to_hang(straight: Path, tmp_
         appears(tmp_path / "pid")
         assert warnings(found) == []
         assert cli.main(["stop", str(tmp_path / "run"), "--now"]) == 0
-        assert attach.standing(RunFolder(tmp_path / "run")) == Standing("stopped", 1)
+        assert standing(RunFolder(tmp_path / "run")) == Standing("stopped", 1)
         until(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists())  # Ray ends it after its driver
     goes_on(tmp_path, straight)
 

@@ -19,7 +19,7 @@ from fedray.algorithms.base import TaskAlgorithm
 from fedray.config.source import ConfigError
 from fedray.core.algorithm import Algorithm
 from fedray.core.parameters import Layout
-from fedray.engine.uplink import LOST
+from fedray.engine.lane.uplink import LOST
 from fedray.runs.folder import RunFolder
 from fedray.storage import serialize
 from fedray.training.personal import PART

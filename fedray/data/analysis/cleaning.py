@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from fedray.core.seeds import numpy_generator
 from fedray.data.analysis.inspection import TEXTS, Problem, first_of
 from fedray.data.manifest import Manifest
-from fedray.data.text.normalisation import Normaliser
+from fedray.data.text.normalisation import Normaliser, nfc
 
 SAMPLE = 20_000  # texts that are compared; of a larger table, this many random ones
 COMMONEST = 10  # changes that are shown
@@ -113,7 +113,7 @@ def odd_texts(parts: Mapping[str, Manifest], column: str = "text") -> list[Probl
     for name, manifest in parts.items():
         texts = manifest.table[column].fill_null("")
         found = [(what, pc.match_substring_regex(texts, pattern), remedy) for what, (pattern, remedy) in ODD.items()]
-        apart = pc.not_equal(pc.utf8_normalize(texts, form="NFC"), texts)
+        apart = pc.not_equal(nfc(texts), texts)
         advice = "é may be one character or two: write all in Unicode NFC, or set data.options.punctuation=false"
         for what, mask, remedy in [*found, ("letters in other forms than Unicode NFC", apart, advice)]:
             if count := pc.sum(mask).as_py():

@@ -175,3 +175,9 @@ def watched(by: Watching) -> Iterator[None]:
         yield
     finally:
         _WATCHING.reset(token)
+
+
+def nfc(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts in Unicode NFC; null stays. pyarrow's own `utf8_normalize` gives NFD until version 25."""
+    found = [None if text is None else unicodedata.normalize("NFC", text) for text in texts.to_pylist()]
+    return pa.chunked_array([found], texts.type)

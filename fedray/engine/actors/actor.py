@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import ray
 import torch
 
+from fedray.core.pulse import heard_by
 from fedray.core.types import RunError
 from fedray.engine.actors import gpu
 from fedray.engine.actors.spread import Spread
@@ -21,6 +22,7 @@ from fedray.engine.jobs.deaths import doom
 from fedray.engine.jobs.holding import DedicatedStates, Holder, scratch
 from fedray.engine.jobs.job import Job, Result_co, Workplace
 from fedray.engine.jobs.work import Program
+from fedray.engine.telemetry.signs import Signs
 from fedray.storage import temporary
 from fedray.storage.base import Storage
 from fedray.storage.files import StorageError
@@ -71,6 +73,7 @@ class ClientActor:
         self.place = Workplace(program, tuple(program.algorithm.layers()), assets, holder, self._progress())
         if driver is not None:
             self.place.spread = Spread(driver, self.place.init_parts)
+        self._signs = Signs(self._alive, self.place.progress)
 
     def ping(self, folder: str | None) -> Answer:
         """Answer once this actor can work.
@@ -112,7 +115,8 @@ class ClientActor:
     def run(self, job: Job[Result_co], *inputs: Any) -> Result_co:
         """Run a job on its inputs. Doomed: this actor must end (out of memory, a broken GPU context)."""
         try:
-            return job.run(self.place, *inputs)
+            with heard_by(self._signs):
+                return job.run(self.place, *inputs)
         except Exception as error:
             if (doomed := doom(error)) is not None:
                 raise doomed from error
@@ -128,12 +132,16 @@ class ClientActor:
         with suppress(OSError):  # another actor still has files in it
             self.run_folder.rmdir()
 
+    def _alive(self) -> None:
+        if self.driver is not None:
+            self.driver.heard.remote(ray.get_runtime_context().get_node_id(), os.getpid())
+
     def _progress(self) -> Callable[[int, int, str], None]:
         last = [0.0]
 
         def report(done: int, of: int, what: str) -> None:
             now = time.monotonic()
-            if now - last[0] > 0.5 or done == of:
+            if self.driver is not None and (now - last[0] > 0.5 or done == of):
                 last[0] = now
                 self.driver.note.remote("progress", {"done": done, "of": of, "what": what})
 

@@ -1,4 +1,7 @@
-"""How long jobs usually take: the basis of deadlines, and of warnings about actors that hang and about slow nodes."""
+"""How long jobs usually take: the basis of deadlines, and of warnings about actors that hang and about slow nodes.
+
+An actor hangs if it is silent for too long. It gives signs of life during long work (`fedray.core.pulse`).
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,12 @@ class Hangs:
             self.marked.remove(actor)
             self._note(f"the client actor that seemed to hang has answered after {seconds:,.0f} s")
 
+    def at_work(self, actor: int) -> None:
+        """An actor has given a sign of life."""
+        if actor in self.marked:
+            self.marked.remove(actor)
+            self._note("the client actor that seemed to hang is at work")
+
     def usual(self, kind: str, cost: float) -> float | None:
         """The usual seconds of such a job: the median, scaled by its cost if it has one; None: none has ended yet."""
         known = self._seconds[kind, _counts(cost)]
@@ -59,14 +68,14 @@ class Hangs:
         return min(self.patience, math.inf if self._deadline.factor is None else self._deadline.floor_s)
 
     def late(self, actor: int, kind: str, cost: float, seconds: float) -> bool:
-        """Whether to mark an actor after so many seconds: it takes far too long and is not marked yet."""
+        """Whether to mark an actor after so many silent seconds: far too many, and it is not marked yet."""
         if seconds <= self.patience or actor in self.marked:
             return False
         usual = self.usual(kind, cost)
         return seconds > (FIRST * self.patience if usual is None else TIMES * usual)
 
     def overdue(self, kind: str, cost: float, seconds: float) -> bool:
-        """Whether a job is beyond its deadline after so many seconds. It has none until such a job has ended."""
+        """Whether a job is beyond its deadline after so many silent seconds. Until such a job has ended it has none."""
         if self._deadline.factor is None or seconds <= self._deadline.floor_s:
             return False
         usual = self.usual(kind, cost)

@@ -59,10 +59,6 @@ class Flight(Generic[Key, Result]):
     attentive: float  # the same on the pool's clock
     cut_off: float | None = None  # since when the actor has been unreachable: it has been pinged
 
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.since
-
 
 class Pool:
     """Client actors that run jobs. `wish()`: when the user wants the run to end; for the other arguments see `Crew`."""
@@ -85,6 +81,7 @@ class Pool:
         self._lost: dict[int, Death] = {}  # actors that another actor could not reach
         self._struck = Counter[Hashable]()  # job -> actors that it has killed, if no client is to blame
         self._clock, self._looked = 0.0, time.perf_counter()  # seconds of this loop in motion; its last poll
+        self._heard: dict[tuple[str, int], float] = {}  # node and process of an actor -> its last sign of life
         self.crew = Crew(make, size, replacements, folder, warn, start)
 
     @property
@@ -101,6 +98,10 @@ class Pool:
         idle = set(self.crew.idle) - self._lost.keys()
         actors = sorted([*self.crew.actors.values()], key=lambda actor: (actor.node != node, actor.number))
         return {actor.number: actor.handle for actor in actors if actor.number in idle}
+
+    def heard(self, node: str, pid: int) -> None:
+        """An actor is at long work. Any thread may call this."""
+        self._heard[node, pid] = self._clock
 
     def lives(self, number: int | None) -> bool:
         return number in self.crew.actors
@@ -160,10 +161,9 @@ class Pool:
                     without.add(flight.key)
                     waiting.insert(0, flight.key)
             for reference, flight in list(flying.items()):
-                if self._look_at(flight):
+                if (silent := self._look_at(flight)) is not None:
                     del flying[reference]
-                    seconds = self._clock - flight.attentive
-                    why = f"it was silent for {seconds:,.0f} s, beyond engine.deadline, and was killed"
+                    why = f"it was silent for {silent:,.0f} s, beyond engine.deadline, and was killed"
                     jobs[flight.key] = self._died(flight, Death(Cause.HANG, why))
                     waiting.insert(0, flight.key)
         if lost:
@@ -211,7 +211,7 @@ class Pool:
 
     def _receive(self, reference: Reference, flight: Flight[Key, Result]) -> Result:
         """The result of a finished job, whose actor becomes idle. Raises the job's error if it failed."""
-        actor, seconds = flight.actor, flight.seconds
+        actor, seconds = flight.actor, time.perf_counter() - flight.since
         self.busy_seconds[actor.slot] += seconds
         told = ray.get(reference)
         self.hangs.done(actor.number, actor.node, flight.job.kind, flight.job.cost, seconds)
@@ -240,16 +240,18 @@ class Pool:
             )
         return list(ready)
 
-    def _look_at(self, flight: Flight[Key, Result]) -> bool:
-        """Warn if an actor has worked on its job for far too long; returns whether it is beyond the deadline."""
-        actor, job, seconds = flight.actor, flight.job, self._clock - flight.attentive
-        if seconds <= self.hangs.earliest:
-            return False
-        if self.hangs.late(actor.number, job.kind, job.cost, seconds):
+    def _look_at(self, flight: Flight[Key, Result]) -> float | None:
+        """Warn if an actor has been silent for far too long; returns the seconds if they are beyond the deadline."""
+        actor, job = flight.actor, flight.job
+        silent = self._clock - max(flight.attentive, self._heard.get((actor.node, actor.pid), 0.0))
+        if silent <= self.hangs.earliest:
+            self.hangs.at_work(actor.number)
+            return None
+        if self.hangs.late(actor.number, job.kind, job.cost, silent):
             nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
             where = f"process {actor.pid} on node {nodes.get(actor.node, actor.node)}"
-            self.hangs.mark(actor.number, job.kind, job.cost, seconds, job.at_work(actor.node), where)
-        return self.hangs.overdue(job.kind, job.cost, seconds)
+            self.hangs.mark(actor.number, job.kind, job.cost, silent, job.at_work(actor.node), where)
+        return silent if self.hangs.overdue(job.kind, job.cost, silent) else None
 
     def _arrived(self, reference: Reference) -> None:
         """Admit a replacement that has started, or replace one that died while starting."""

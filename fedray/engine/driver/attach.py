@@ -1,4 +1,4 @@
-"""Runs that outlive their terminal: detach a run, find the driver of a run folder, watch it, stop it, report its end.
+"""Runs that outlive their terminal: detach a run, find the driver of a run folder, watch it, stop it.
 
 A run folder may come from anybody. Nothing in it is unpickled. A process that connects to a Ray trusts that Ray, so
 `driver.json` is followed only to a Ray on this machine. The user must name any other Ray in RAY_ADDRESS.
@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,42 +27,14 @@ from fedray.engine.cluster.local_ray import is_loopback
 from fedray.engine.cluster.ray_private import process_of
 from fedray.engine.cluster.reservation import NAMESPACE, name_of
 from fedray.engine.driver import session
-from fedray.engine.driver.driver import ATTACH
 from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import METRICS, RunFolder
-from fedray.runs.scores import TOTALS, check_results
+from fedray.runs.standing import ATTACH
 
 ANSWER_SECONDS = 30.0  # for a driver to answer
 NOW_SECONDS = 60.0  # for a run to end at once; then its driver is killed
 GRACE_SECONDS = 15.0  # for a process to end
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How a run ended. No driver is using its folder."""
-
-    state: str  # finished | stopped | killed | failed
-    round: int  # of the newest checkpoint
-    results: dict[str, Any] = field(default_factory=dict)  # finished: the content of results.json
-    error: str = ""  # failed: the last line of the error
-
-
-def standing(folder: RunFolder) -> Standing:
-    """Read from a folder how its run ended. ValueError: there is no run in it."""
-    folder.check_is_run()
-    round = max(folder.saved_rounds(), default=0)
-    if folder.exists("error.txt"):
-        words = folder.read_text("error.txt").strip().splitlines()
-        return Standing("failed", round, error=words[-1] if words else "")
-    if folder.exists(ATTACH):  # a driver that ends by itself removes it
-        return Standing("killed", round)
-    if folder.exists("results.json"):
-        results = folder.read_json("results.json")
-        check_results(results, folder.storage.shown("results.json"), TOTALS)
-        if results["rounds"] >= round:  # else they are from before the run was resumed
-            return Standing("finished", round, results)
-    return Standing("stopped", round)
 
 
 def find(folder: RunFolder) -> Attached | None:

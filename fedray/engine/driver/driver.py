@@ -40,8 +40,8 @@ from fedray.engine.telemetry.events import Event, Events
 from fedray.engine.telemetry.trackers import Card, Nothing, Tracker
 from fedray.engine.telemetry.tracking import Tracking
 from fedray.runs.folder import BEFORE, RunFolder
+from fedray.runs.standing import ATTACH
 
-ATTACH = "driver.json"  # in a run folder: the address of the driver that is using it
 # Bundles of a trial's placement group: the driver's and the first client actor's. The trial's process has bundle 0.
 DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
 LINGER_SECONDS = 10.0  # a detached driver stays this long after its run, for processes that watch it
@@ -90,6 +90,11 @@ class Driver:
     def idle(self, node: str, lost: Mapping[int, Death]) -> dict[int, Any]:
         """The idle client actors by number, those of `node` first. `lost`: those that did not answer, and why."""
         return self._pool.lend(node, lost) if self._pool is not None else {}
+
+    def heard(self, node: str, pid: int) -> None:
+        """A client actor is at long work."""
+        if self._pool is not None:
+            self._pool.heard(node, pid)
 
     def pin(self, rounds: list[int]) -> None:
         """Keep the checkpoints of these rounds, and all newer ones, until the next call."""

@@ -24,6 +24,7 @@ from fedray.engine.telemetry.watches import RoundWatch, Stopwatch
 from fedray.runs.client_states import ClientStore
 from fedray.runs.failures_table import FailuresTable
 from fedray.runs.folder import FAILURES, LEFT_OUT, REPORTS, TRIPS, Progress, RunFolder, write_clients
+from fedray.runs.hypotheses import Hypotheses
 from fedray.runs.metrics_table import MetricsTable
 from fedray.runs.retention import Retention
 
@@ -50,7 +51,7 @@ class RunLoop:
         self.name, self.program, self.plan, self.folder, self.note = name, program, plan, folder, note
         self.algorithm, self.splits = program.algorithm, list(program.data.splits())
         self.wish, self.tracking = wish, tracking
-        self.metrics, self.failures = MetricsTable(folder), FailuresTable(folder)
+        self.metrics, self.failures, self.hypotheses = MetricsTable(folder), FailuresTable(folder), Hypotheses(folder)
         self.retention = Retention(folder, program.states, plan.engine.keep, pinned)
         self.gauges = Gauges(folder.place, lambda text: note("warning", {"text": text}))
         self._watch = Stopwatch()
@@ -64,6 +65,7 @@ class RunLoop:
         scalars = Scalars(self.folder, progress.round)
         if not progress.round and "dev" in self.splits:
             seed = rounds.evaluate(progress.state, 0, ["dev"], final=False)["dev"]
+            self.hypotheses.write(seed, 0)
             self._write_scalars(scalars, seed.metrics, 0)
             self.gauges.scored(seed.metrics)
             self.note("seed", dict(seed.metrics))
@@ -132,6 +134,7 @@ class RunLoop:
                 self.folder.cut(table, progress.round)
             self.metrics.resume()
             self.failures.resume()
+            self.hypotheses.resume()
             self.retention.resume(saved)
             self.note("phase", {"text": f"continuing after round {progress.round}"})
             return initial, progress
@@ -175,7 +178,9 @@ class RunLoop:
         """The scores on dev after this round; None: they are not due."""
         if "dev" not in self.splits or not self.plan.scores(after.round):
             return None
-        return rounds.evaluate(after.state, after.round, ["dev"], final=False)["dev"]
+        scored = rounds.evaluate(after.state, after.round, ["dev"], final=False)["dev"]
+        self.hypotheses.write(scored, after.round)
+        return scored
 
     def _judge(self, progress: Progress, scored: Evaluation | None) -> None:
         """Update the best round. On a tie the earlier round stays the best."""

@@ -1,4 +1,4 @@
-"""Joint CTC/attention beam search for models with a decoder: SpeechBrain's searchers with CTC and a language model.
+"""Joint CTC/attention beam search for models with a decoder, with SpeechBrain's CTC scores and a language model.
 
 The score of a text is the mean over its tokens (Watanabe et al., 2017, "Hybrid CTC/attention architecture") of
 
@@ -8,31 +8,20 @@ The score of a text is the mean over its tokens (Watanabe et al., 2017, "Hybrid 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import torch
-from speechbrain.decoders.scorer import BaseScorerInterface, CTCScorer, ScorerBuilder
-from speechbrain.decoders.seq2seq import (
-    S2SRNNBeamSearcher,
-    S2SRNNGreedySearcher,
-    S2STransformerBeamSearcher,
-    S2STransformerGreedySearcher,
-)
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
+from fedray.core.pulse import long_work
 from fedray.models.language_model import LanguageModel
+from fedray.models.steps import Steps, WholePrefixes
+from fedray.training.decoding.hypotheses import Found, search
+from fedray.training.decoding.scorers import CTC, Fused, Scorer
 from fedray.training.decoding.search import BLANK, DecodeSettings, Hypothesis, Search
-from fedray.training.recognisers import Recogniser
-
-NEVER = -1e20  # SpeechBrain's minus infinity, which stays finite after weights and sums
-
-
-class RecurrentDecoder(Protocol):
-    """The decoder of a CRDNN."""
-
-    embedding: nn.Module
-    decoder: nn.Module
+from fedray.training.recognisers import Recogniser, teacher_forced
 
 
 class AttentionSearch(Search):
@@ -55,120 +44,83 @@ class AttentionSearch(Search):
 
     @torch.no_grad()
     def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
-        relative = lengths / hidden.shape[1]
-        if hasattr(model, "transformer"):
-            greedy, beam = S2STransformerGreedySearcher, S2STransformerBeamSearcher
-            parts: dict[str, Any] = {"modules": [model.transformer, model.attention_head]}
-        else:
-            greedy, beam = S2SRNNGreedySearcher, S2SRNNBeamSearcher
-            recurrent = cast(RecurrentDecoder, model)
-            parts = {
-                "embedding": recurrent.embedding,
-                "decoder": recurrent.decoder,
-                "linear": model.attention_head,
-            }
-        longest = getattr(model, "most_tokens", math.inf)
-        most = min(self.settings.max_tokens_per_frame, longest / hidden.shape[1])
-        common = parts | {
-            "bos_index": model.bos,
-            "eos_index": model.eos,
-            "min_decode_ratio": 0.0,
-            "max_decode_ratio": most,
-        }
-        if self.settings.beam == 1:
-            tokens, *_ = greedy(**common)(hidden, relative)
-            # The searcher's limit is that of the longest utterance in the batch.
-            limits = [int(min(self.settings.max_tokens_per_frame * frames, longest)) for frames in lengths.tolist()]
-            tokens, scores = [row[:limit] for row, limit in zip(tokens, limits, strict=True)], None
-        else:
-            searcher = beam(
-                **common,
-                beam_size=self.settings.beam,
-                temperature=self.settings.temperature,
-                scorer=self._scorer(model),
-                using_eos_threshold=False,
-                length_normalization=True,
-            )
-            tokens, _, scores, _ = searcher(hidden, relative)
-        # A decoder that has learnt little may emit the blank or another start token, which are not text.
-        not_text = {model.bos, BLANK} if hasattr(model, "ctc_head") else {model.bos}
-        tokens = [[token for token in row if token not in not_text] for row in tokens]
-        confidences = self._confidences(model, hidden, lengths, tokens)
+        width, limits, scorers = self.settings.beam, self.limits(model, lengths), self._scorers(model, hidden, lengths)
+        # An adapted weight is computed once, not at each step.
+        with parametrize.cached(), long_work(f"decoding {len(limits)} utterances, tokens", max(limits)) as report:
+            steps, scores = steps_of(model, hidden, lengths, width), self._scores(model)
+            found = search(steps, scores, scorers, width, limits, model.bos, model.eos, hidden.device, report)
+        found = without_commands(model, hidden, lengths, found)
         hypotheses = []
-        for at, (row, confidence, frames) in enumerate(zip(tokens, confidences, lengths.tolist(), strict=True)):
-            score = confidence * frames if scores is None else float(scores[at])
-            hypotheses.append(Hypothesis(tuple(row), self.decode(row), score, confidence))
+        for (tokens, score, log_prob), frames in zip(found, lengths.tolist(), strict=True):
+            of_beam = log_prob if width == 1 else score
+            hypotheses.append(Hypothesis(tuple(tokens), self.decode(tokens), of_beam, log_prob / frames))
         return hypotheses
 
-    def _scorer(self, model: Recogniser) -> ScorerBuilder | None:
-        weight = self.settings.ctc_weight
-        if not weight and not self.language_model:
-            return None
-        scorer = ScorerBuilder()
-        if weight:
-            assert hasattr(model, "ctc_head")
-            ctc = CTCScorer(PaddedCTCHead(model.ctc_head, model.attention_head), BLANK, model.eos)
-            scorer = ScorerBuilder(weights={"ctc": weight}, full_scorers=[ctc])
+    def limits(self, model: Recogniser, lengths: Tensor) -> list[int]:
+        """The most tokens of each text, from the encoder frames of its speech [B]."""
+        a_frame, more = self.settings.max_tokens_per_frame, 0
+        if a_frame is None:
+            a_frame, more = getattr(model, "text_limit", (1.0, 0))
+        most = getattr(model, "most_tokens", math.inf)
+        return [int(min(a_frame * frames + more, most)) for frames in lengths.tolist()]
+
+    def _scores(self, model: Recogniser) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """The function from a decoder's states to the scores of the next tokens and the decoder's log-probabilities."""
+        head, fuse = model.attention_head, getattr(model, "fuse", None)  # of a memory
+        joint = self.settings.beam > 1
+        temperature, share = (self.settings.temperature, 1 - self.settings.ctc_weight) if joint else (1.0, 1.0)
+
+        def scores(states: Tensor) -> tuple[Tensor, Tensor]:
+            logits = head(states)
+            own = found = logits.log_softmax(-1)
+            if fuse is not None:
+                found = (fuse(own, states) / temperature).log_softmax(-1)
+            elif temperature != 1:
+                found = (logits / temperature).log_softmax(-1)
+            return found if share == 1 else share * found, own
+
+        return scores
+
+    def _scorers(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[tuple[float, Scorer]]:
+        """Further scores of a beam's next tokens, each with its weight."""
+        scorers: list[tuple[float, Scorer]] = []
+        width, ctc_weight, lm_weight = self.settings.beam, self.settings.ctc_weight, self.settings.lm_weight
+        if width == 1 or not (ctc_weight or self.language_model):
+            return scorers
+        tokens = cast(nn.Linear, model.attention_head.w).out_features
+        if ctc_weight:
+            scorers.append((ctc_weight, CTC(model.ctc(hidden), lengths, tokens, model.eos)))
         if self.language_model:
-            # The constructor accepts only the names of SpeechBrain's own scorers.
-            scorer.full_scorers["fused"] = FusedScorer(self.language_model, model.bos, model.eos)
-            scorer.weights["fused"] = self.settings.lm_weight
-        return scorer
-
-    @staticmethod
-    def _confidences(model: Recogniser, hidden: Tensor, lengths: Tensor, tokens: list[list[int]]) -> list[float]:
-        """The decoder's log-probability of each text and its end, per frame."""
-        bos, eos, longest = model.bos, model.eos, max(map(len, tokens)) + 1
-        inputs = torch.tensor([[bos, *row] + [eos] * (longest - 1 - len(row)) for row in tokens], device=hidden.device)
-        targets = torch.tensor([row + [eos] * (longest - len(row)) for row in tokens], device=hidden.device)
-        scores = model.attend(hidden, lengths, inputs).gather(-1, targets[..., None])[..., 0].double()
-        inside = torch.arange(longest) <= torch.tensor([[len(row)] for row in tokens])
-        confidences: list[float] = ((scores * inside.to(scores.device)).sum(1) / lengths).tolist()
-        return confidences
+            rows = len(hidden) * width
+            scorers.append((lm_weight, Fused(self.language_model, rows, tokens, model.bos, model.eos)))
+        return scorers
 
 
-class PaddedCTCHead(nn.Module):
-    """The CTC head with as many outputs as the attention head, whose bos and eos have no CTC probability."""
-
-    def __init__(self, ctc_head: nn.Module, attention_head: nn.Module) -> None:
-        super().__init__()
-        self.ctc_head, self.size = ctc_head, cast(nn.Linear, attention_head.w).out_features
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Logits [B, T, V]; tokens that CTC lacks get columns so low that no search picks them."""
-        logits = self.ctc_head(hidden)
-        return nn.functional.pad(logits, (0, self.size - logits.shape[-1]), value=NEVER)
+def steps_of(model: Recogniser, hidden: Tensor, lengths: Tensor, beam: int) -> Steps:
+    """The model's decoder at work, with a cache if the model offers one."""
+    if (steps := getattr(model, "steps", None)) is not None:
+        return cast(Steps, steps(hidden, lengths, beam))
+    return WholePrefixes(model.decode, hidden, lengths, beam)
 
 
-class FusedScorer(BaseScorerInterface):
-    """A `LanguageModel` as a scorer for SpeechBrain's beam search; its memory is one state for each hypothesis."""
+def without_commands(model: Recogniser, hidden: Tensor, lengths: Tensor, found: Sequence[Found]) -> list[Found]:
+    """The texts without blanks and start tokens, which a decoder that has learnt little may emit, scored anew."""
+    commands = {model.bos, BLANK} if hasattr(model, "ctc_head") else {model.bos}
+    texts = [[token for token in one.tokens if token not in commands] for one in found]
+    changed = [place for place, one in enumerate(found) if one.tokens != texts[place]]
+    results = list(found)
+    if changed:
+        log_probs = decoder_log_probs(model, hidden[changed], lengths[changed], [texts[place] for place in changed])
+        for place, log_prob in zip(changed, log_probs, strict=True):
+            results[place] = Found(texts[place], found[place].score, log_prob)
+    return results
 
-    def __init__(self, language_model: LanguageModel, bos: int, eos: int) -> None:
-        self.language_model, self.bos, self.eos = language_model, bos, eos
 
-    def score(
-        self, inp_tokens: Tensor, memory: list[Hashable] | None, candidates: Tensor | None, attn: Tensor | None
-    ) -> tuple[Tensor, list[Hashable]]:
-        """Log-probabilities of all next tokens, and the language model's new states."""
-        model = self.language_model
-        tokens = inp_tokens.tolist()
-        if memory is None:
-            states = [model.start() for _ in tokens]
-        else:
-            # A hypothesis that has ended keeps its state: the search ignores tokens after the end.
-            pairs = zip(memory, tokens, strict=True)
-            states = [state if token == self.eos else model.step(state, token) for state, token in pairs]
-        rows = torch.stack([torch.from_numpy(model.log_probs(state)) for state in states]).float()
-        scores = rows.new_full((len(states), max(rows.shape[1], self.bos + 1, self.eos + 1)), NEVER)
-        scores[:, BLANK + 1 : rows.shape[1]] = rows[:, BLANK + 1 :]
-        scores[:, self.bos] = NEVER
-        scores[:, self.eos] = torch.tensor([model.end(state) for state in states])
-        return scores.to(inp_tokens.device), states
-
-    def permute_mem(self, memory: list[Hashable], index: Tensor) -> list[Hashable]:
-        """The states of the hypotheses that the beam keeps."""
-        return [memory[place] for place in index.flatten().tolist()]
-
-    def reset_mem(self, x: Tensor, enc_lens: Tensor) -> None:
-        """Return None: `score` makes the first states."""
-        return None
+def decoder_log_probs(
+    model: Recogniser, hidden: Tensor, lengths: Tensor, texts: Sequence[Sequence[int]]
+) -> list[float]:
+    """The decoder's log-probability of each text and its end."""
+    before, after, counted = teacher_forced(texts, model.bos, model.eos, hidden.device)
+    scores = model.attend(hidden, lengths, before).gather(-1, after[..., None])[..., 0].double()
+    log_probs: list[float] = (scores * counted).sum(1).tolist()
+    return log_probs

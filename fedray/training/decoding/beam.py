@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fedray.core.pulse import long_work
 from fedray.models.language_model import LanguageModel
 from fedray.training.decoding.lexicon import Lexicon
 from fedray.training.decoding.search import DecodeSettings, Hypothesis, Search
@@ -46,7 +47,12 @@ class BeamSearch(Search):
     def __call__(self, log_probs: Tensor, lengths: Tensor) -> list[Hypothesis]:
         """The best hypothesis of each utterance, from log-probabilities [B, T, V] and lengths [B]."""
         rows = log_probs.detach().to("cpu", torch.float64).numpy()
-        return [self.search(row[:frames]) for row, frames in zip(rows, lengths.tolist(), strict=True)]
+        found: list[Hypothesis] = []
+        with long_work("decoding, utterances", len(rows)) as report:
+            for row, frames in zip(rows, lengths.tolist(), strict=True):
+                report(len(found))
+                found.append(self.search(row[:frames]))
+        return found
 
     def search(self, log_probs: LogProbs) -> Hypothesis:
         """The best hypothesis for one utterance; an empty one with score -inf if no text fits the lexicon."""

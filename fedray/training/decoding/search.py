@@ -33,7 +33,9 @@ class DecodeSettings:
     max_words: Count = 100  # lexicon search: words in the longest text
     ctc_weight: Share = 0.4  # attention search: share of CTC in the joint score
     temperature: Positive = 1.0  # attention search: beam search divides the decoder's log-probabilities by it
-    max_tokens_per_frame: Positive = 1.0  # attention search: longest text, in tokens per frame (beams count the end)
+    # Attention search: longest text, in tokens per encoder frame of speech. null: 1; for Whisper, 10 tokens a second of
+    # speech and 10 more.
+    max_tokens_per_frame: Positive | None = None
 
     def __post_init__(self) -> None:
         if self.search not in SEARCHES:

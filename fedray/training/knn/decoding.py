@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedray.core.types import Evaluation, Received
 from fedray.data.features.dataset import Utterances
 from fedray.models.memory import Memory, fused, p_mem
 from fedray.training.decoding.search import GreedySearch, Hypothesis, Search, inside
-from fedray.training.recognisers import Recogniser
+from fedray.training.recognisers import Recogniser, frame_keys
 from fedray.training.speech_to_text import SpeechToText
 
 ROUNDING = 1e-6  # the rounding error of float32 probabilities
-# The lowest log-probability of a decoder: SpeechBrain's beam search fails on infinities.
+# The lowest log-probability of a decoder: a token that the memory rules out is no worse than the others.
 LEAST = math.log(torch.finfo(torch.float32).tiny)
 
 
@@ -119,13 +119,15 @@ class ModelWithMemory:
             best, second = log_probs.topk(2).values.exp().unbind(-1)
             looked_up &= best - second <= self._retrieval.lead
         if looked_up.any():
-            log_probs[looked_up] = self._fused(log_probs[looked_up], hidden[looked_up])
+            log_probs[looked_up] = self._fused(log_probs[looked_up], frame_keys(self._model, hidden)[looked_up])
         return log_probs
 
     @property
-    def attention_head(self) -> nn.Module:
-        head = self._model.attention_head
-        return HeadWithMemory(head, self._fused) if self._memory.settings.keys == "states" else head
+    def fuse(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """(the decoder's log-probabilities, its states) -> the fused log-probabilities; None: the keys are frames."""
+        if self._memory.settings.keys != "states":
+            return None
+        return lambda log_probs, states: self._fused(log_probs, states).clamp(min=LEAST)
 
     def _fused(self, log_probs: Tensor, states: Tensor) -> Tensor:
         """Log-probabilities [..., V] of states [..., D], mixed with the memory's where the model is unsure."""
@@ -147,20 +149,6 @@ class ModelWithMemory:
         if one.radius is not None:
             share = (one.share * one.nearness(near)).view(*log_probs.shape[:-1], 1).to(log_probs.device)
         return fused(log_probs, of_memory.view_as(log_probs).to(log_probs.device), share)
-
-
-class HeadWithMemory(nn.Module):
-    """The decoder's linear layer with the memory, for SpeechBrain's searchers; outputs normalised log-probabilities."""
-
-    def __init__(self, head: nn.Module, fuse: Callable[[Tensor, Tensor], Tensor]) -> None:
-        """`fuse`: (log-probabilities, states) -> the fused log-probabilities."""
-        super().__init__()
-        self.w, self._head, self._fuse = head.w, head, fuse
-
-    def forward(self, states: Tensor) -> Tensor:
-        """The fused log-probabilities of states [B, D], or of the last step of states [B, L, D]."""
-        last = states[:, -1:] if states.ndim == 3 else states
-        return self._fuse(self._head(last).log_softmax(-1), last).clamp(min=LEAST)
 
 
 def search_scores(

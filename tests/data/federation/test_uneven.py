@@ -10,7 +10,7 @@ import pytest
 
 from fedray.core.parallel import serial
 from fedray.data.corpora.formats.tsv import Tsv
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.labelled import LabelledSettings, shared_rows
 from fedray.data.federation.partition import PartitionSettings, partition
 from fedray.data.federation.settings import DataSettings
@@ -142,7 +142,7 @@ def test_a_federation_of_both_parts(tmp_path: Path) -> None:
         clients=PartitionSettings(by="uneven", count=4), labelled=LabelledSettings(share=0.25, unlabelled=0.5)
     )
     data, _ = federate(
-        splits, settings, FeatureSettings(sample_rate=speech.RATE, bins=20), tmp_path / "features", serial
+        splits, settings, LogMelSettings(sample_rate=speech.RATE, bins=20), tmp_path / "features", serial
     )
     clients = [data.load(client) for client in data.client_ids()]
     assert len(clients) == 4 and all(client.labelled is not None and client.labelled.any() for client in clients)

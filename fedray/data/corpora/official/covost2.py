@@ -28,6 +28,7 @@ from fedray.data.corpora.official.clip_tables import (
 from fedray.data.corpora.official.held_out import cut, without_repeated
 from fedray.data.corpora.official.layout import leave_out, names_in
 from fedray.data.manifest import Manifest, place
+from fedray.data.text.normalisation import nfc
 
 SPLITS = ("train", "dev", "test")
 BESIDE = ("dev_covost", "test_covost", "dev_dup", "test_dup")  # in the lists, but in no official split
@@ -171,7 +172,7 @@ def _listed(path: Path) -> pa.Table:
         raise ValueError(
             f"{place(str(path), None, row)}: {table['path'][row]} is in an earlier row too: restore CoVoST's list"
         )
-    texts = pc.utf8_trim_whitespace(pc.utf8_normalize(table["translation"], form="NFC"))
+    texts = pc.utf8_trim_whitespace(nfc(table["translation"]))
     return pa.table({"path": table["path"], "translation": texts, "split": pc.if_else(official, splits, None)})
 
 
