@@ -1,14 +1,15 @@
 """Which personal models pay on keywords: FedAvg, Ditto, FedPer, FedRep, FedBABU, MOON, FedDyn, FedNTD and FedBN.
 
-    python -m benchmarks.studies.personal_keywords [--seeds 0 1 2] [--rounds 100] [--runs DIR]
+    python -m benchmarks.studies.personal_keywords [--seeds 0 1 2] [--rounds 70] [--runs DIR]
                                                    [--clients speakers "Dirichlet 0.1"] [--arms FedAvg FedPer]
 
 A client is a speaker, or has skewed classes (Dirichlet 0.1). It holds out a quarter of its clips, on which its personal
 model is scored after the last round. Each arm takes the rate of RATES whose personal models are best, halfway, on the
-clips that the clients of another seed (TUNING) hold out; everything else is as in configs/personal, but for FedRep's
-head, which is fitted for five epochs. FedBN needs a network with norms, and is compared with FedAvg on that network.
-All rounds are stepped through in this process. Writes benchmarks/results/personal_keywords.md and .json; other rounds
-become part of the name. The same command resumes the study: it keeps finished runs.
+clips that the clients of another seed (TUNING) hold out. Everything else is as in configs/personal, but that there are
+fewer clients (SMALLER), and FedRep's head is fitted for five epochs. FedBN needs a network with norms, and is compared
+with FedAvg on that network. All rounds are stepped through in this process. Writes
+benchmarks/results/personal_keywords.md and .json; other rounds become part of the name. The same command resumes the
+study: it keeps finished runs.
 """
 
 from __future__ import annotations
@@ -39,11 +40,14 @@ ARMS = {
 }
 CLIENTS = {
     "speakers": "{by: speaker}",
-    "Dirichlet 0.1": "{by: dirichlet, count: 50, alpha: 0.1, min_utterances: 2}",
+    "Dirichlet 0.1": "{by: dirichlet, count: 30, alpha: 0.1, min_utterances: 2}",
 }
+SMALLER = ["cohort.size=6"] + [
+    f"data.options.{part}_speakers={n}" for part, n in (("client", 30), ("dev", 5), ("test", 20))
+]
 CHANGES = {"FedRep": ["algorithm.head_epochs=5"]}  # the paper: 10, for twice the time
 RATES = (0.1, 0.3, 0.6)
-ROUNDS, TUNING = 100, 3
+ROUNDS, TUNING = 70, 3
 NORMS = 0.3  # the share of the rounds that the network with norms trains: its clips take six times as long
 NO_SHARED = ("FedPer", "FedRep", "FedBABU", "FedBN")  # what they share is no model without a client's part
 WHOLE = 100_000  # the items of a client's count; its accuracy says how many are right
@@ -65,7 +69,7 @@ def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: in
     rounds = rounds if reference(arm) == "FedAvg" else round(NORMS * rounds)
     settings = [f"seed={seed}", f"data.seed={seed}", f"data.clients={CLIENTS[clients]}", f"rounds={rounds}"]
     settings += [f"algorithm.client.lr={rate:g}", "evaluation.personal_every=0", f"evaluation.every={rounds}"]
-    bench = fedray.open(study.ROOT / f"configs/personal/{ARMS[arm]}.yaml", settings + CHANGES.get(arm, []))
+    bench = fedray.open(study.ROOT / f"configs/personal/{ARMS[arm]}.yaml", settings + SMALLER + CHANGES.get(arm, []))
     state, scores = bench.start(), list[dict[str, float]]()
     for done in range(1, rounds + 1):
         state, _ = bench.step(state)
@@ -153,8 +157,8 @@ def write(page: str, found: dict[str, Any], parser: argparse.ArgumentParser, cho
     """Write the page of the kinds of clients that are done."""
     text = f"""# Which personal models pay on keywords?
 
-Embedded keywords, ten words, 50 clients with 30 clips to train on and 10 held out each (on average, with Dirichlet),
-ten clients a round, {chosen.rounds} rounds, two local epochs, CRNN-Lite; FedBN and "FedAvg, norms":
+Embedded keywords, ten words, 30 clients with 30 clips to train on and 10 held out each (on average, with Dirichlet),
+six clients a round, {chosen.rounds} rounds, two local epochs, CRNN-Lite; FedBN and "FedAvg, norms":
 {round(NORMS * chosen.rounds)} rounds of FedSTAR's network, which has group norms. Accuracy in percent of the clients'
 personal models after the last round on the clips that each client holds out: mean over clients, mean ± SD over seeds.
 Differences from FedAvg (for FedBN, "FedAvg, norms") are in points, with 95 % intervals from a paired bootstrap over

@@ -123,6 +123,21 @@ CASES = (
         "cohort.size is 1000, but the population has only 60 clients",
         command=f"{DRY} data.corpus=embedded cohort.size=1000",
     ),
+    Case(
+        "algorithm.personal: parameters that are not there",
+        ("algorithm.personal: 'ctcs.*' matches no trained parameter", "near it: ctc.*"),
+        command="run config.yaml --out run 'algorithm.personal=[\"ctcs.*\"]' evaluation.personal_final=true",
+    ),
+    Case(
+        "algorithm.personal: all parameters",
+        "'*' matches every trained parameter, and nothing would travel",
+        command="run config.yaml --out run 'algorithm.personal=[\"*\"]' evaluation.personal_final=true",
+    ),
+    Case(
+        "algorithm.personal: without personal scores",
+        "algorithm.personal is judged by personal scores alone: set evaluation.personal_final=true",
+        command=f"{DRY} 'algorithm.personal=[\"ctc.*\"]'",
+    ),
     line("upload: unknown kind", "upload: zip", LAST, "known kinds: none, half, int8, int4, topk"),
     line("upload: a key of another kind", "upload: {kind: int8, share: 0.1}", LAST, "unknown key upload.share"),
     line("upload: a share of nothing", "upload: {kind: topk, share: 0}", LAST, "upload.share must be above 0"),

@@ -21,8 +21,7 @@ from fedray.models.speech_only import spans
 transformers = pytest.importorskip("transformers")
 from tests.encoders import KINDS, WIDTH, write_encoder  # noqa: E402 - it needs transformers
 
-SAMPLES = (4000, 2500, 6001, 1000)
-CLOSE = 1e-5
+SAMPLES, CLOSE = (4000, 2500, 6001, 1000), 1e-5
 # What padding changes in transformers itself, with its attention mask, and how: see docs/encoders.md.
 CHANGED = {
     "wav2vec2",  # group norm
