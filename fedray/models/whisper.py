@@ -72,6 +72,8 @@ def checked_folder(settings: WhisperSettings) -> Path:
             "model.folder is missing: set it to a checkpoint with config.json, tokenizer.json and model.safetensors"
         )
     folder = located(settings.folder, settings.revision)
+    if not folder.is_dir():
+        raise ValueError(f"model.folder: there is no folder {folder.absolute()}")
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         lacks = " and no ".join(missing)

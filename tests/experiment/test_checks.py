@@ -54,7 +54,7 @@ REFUSED = [
     (
         CLIPS,
         ["model.kind=conformer"],
-        "task.kind classification cannot train Conformer: set model.kind=crnn or audio_cnn",
+        "task.kind classification cannot train Conformer: set model.kind=crnn, audio_cnn or encoder",
     ),
     (
         SPEECH,
