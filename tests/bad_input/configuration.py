@@ -125,7 +125,7 @@ CASES = (
     ),
     Case(
         "algorithm.personal: parameters that are not there",
-        ("algorithm.personal: 'ctcs.*' matches no trained parameter", "near it: ctc.*"),
+        ("algorithm.personal: 'ctcs.*' matches no trained parameter", "near it: ctc_head.*"),
         command="run config.yaml --out run 'algorithm.personal=[\"ctcs.*\"]' evaluation.personal_final=true",
     ),
     Case(
