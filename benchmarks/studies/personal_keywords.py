@@ -74,7 +74,7 @@ def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: in
     for done in range(1, rounds + 1):
         state, _ = bench.step(state)
         if done in (rounds // 2, rounds):
-            names = bench.data.client_ids()
+            names = [one for one in bench.data.client_ids() if state.progress.took_part(one)]  # the same for all arms
             scores.append({one: bench.evaluate_personal(state, one, "own").metrics["accuracy"] for one in names})
     counts = {client: (WHOLE, round(WHOLE * score / 100)) for client, score in scores[-1].items() if score == score}
     shared = {split: bench.evaluate(state, split).metrics[f"{split}/accuracy"] for split in ("own", "test")}
