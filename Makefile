@@ -8,7 +8,7 @@ PEERS := .venv-peers
 CONSTRAINTS := --constraint constraints.txt
 PIP := pip install --quiet --disable-pip-version-check
 # uv installs in a fraction of pip's time, but reads none of pip's settings: where it fails, pip installs.
-INSTALL = $(BIN)/$(PIP) uv && $(BIN)/uv pip install --quiet --python $(VENV) $(CONSTRAINTS) --editable $(1) || $(BIN)/$(PIP) $(CONSTRAINTS) --editable $(1)
+INSTALL = $(1)/bin/$(PIP) uv && $(1)/bin/uv pip install --quiet --python $(1) $(2) || $(1)/bin/$(PIP) $(2)
 # Tests wait for Ray some of the time, so there is a process more than two cores need. When a test ends its process, the
 # others do not wait for it.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
@@ -26,11 +26,11 @@ export PYTHONDONTWRITEBYTECODE :=
 
 $(BIN)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(call INSTALL,".[synth]")
+	$(call INSTALL,$(VENV),$(CONSTRAINTS) --editable ".[synth]")
 	touch $@
 
 $(BIN)/.installed: $(BIN)/.demo
-	$(call INSTALL,".[dev]")
+	$(call INSTALL,$(VENV),$(CONSTRAINTS) --editable ".[dev]")
 	touch $@
 
 demo: $(BIN)/.demo  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
@@ -93,7 +93,7 @@ bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scali
 
 $(PEERS)/.installed: benchmarks/engine/peers.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/$(PIP) -r $<
+	$(call INSTALL,$(PEERS),--requirement $<)
 	touch $@
 
 bench-peers: $(BIN)/.installed $(PEERS)/.installed  ## fedray beside pfl-research and Flower (ARGS="--turns 1"), in their own environment
