@@ -12,7 +12,7 @@ import soundfile
 from fedray.core.parallel import serial
 from fedray.core.seeds import numpy_generator
 from fedray.data.corpora.formats.tsv import Tsv
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData, federate
 from fedray.data.manifest import Manifest
@@ -59,7 +59,7 @@ def splits(folder: Path, speakers: int, utterances: int) -> dict[str, Manifest]:
 
 def federation(splits: Mapping[str, Manifest], settings: DataSettings, cache: Path) -> SpeechData:
     """The splits of a corpus at `RATE` as a federation, with features in `cache`."""
-    return federate(splits, settings, FeatureSettings(sample_rate=RATE, bins=20), cache, serial)[0]
+    return federate(splits, settings, LogMelSettings(sample_rate=RATE, bins=20), cache, serial)[0]
 
 
 def settings(folder: Path, **changes: Any) -> dict[str, Any]:

@@ -180,7 +180,7 @@ cohort: {size: 2}
         ("task: {decode: {beam: wide}}", "config.yaml:4: task.decode.beam must be a whole number, not 'wide'"),
         ("engine: 8", "config.yaml:4: engine must be a section of keys, not 8"),
         ("rounds: 0", "rounds must be at least 1, not 0"),
-        ("evaluation: {every: 0}", "config.yaml:4: evaluation: every must be at least 1, not 0"),
+        ("evaluation: {every: 0}", "config.yaml:4: evaluation.every must be at least 1, not 0"),
         ("name: [", "config.yaml:5: is not valid YAML"),
     ],
 )

@@ -27,9 +27,10 @@ BELOW = {
     "engine": {"core", "config", "storage", "runs"},
     "experiment": LEARNING | {"config", "runs", "algorithms", "engine"},
     "report": LEARNING | {"config", "runs", "engine", "experiment"},
+    "live": {"core", "config", "storage", "runs", "report"},
     "sweep": LEARNING | {"config", "runs", "engine", "experiment", "report"},
     "doctor": LEARNING | {"config", "runs", "engine", "experiment"},
-    "cli": LEARNING | {"config", "runs", "algorithms", "engine", "experiment", "report", "sweep", "doctor"},
+    "cli": LEARNING | {"config", "runs", "algorithms", "engine", "experiment", "report", "live", "sweep", "doctor"},
 }
 RAY = {"engine", "experiment", "sweep", "doctor", "cli"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
@@ -47,6 +48,17 @@ def test_a_file_keeps_to_its_floor(path: Path) -> None:
     assert used & set(BELOW) <= BELOW[package] | {package}
     if package not in RAY:
         assert not any(name.split(".")[0] == "ray" for name in names)
+
+
+ENGINE = ["settings", "telemetry", "cluster", "jobs", "actors", "lane", "round", "options", "driver"]
+
+
+def test_the_rooms_of_the_engine_stand_one_above_the_other() -> None:
+    """A lane knows actors as types only, since it is trained without Ray."""
+    for path in (ROOT / "engine").rglob("*.py"):
+        room = path.relative_to(ROOT / "engine").parts[0].removesuffix(".py")
+        used = {name.split(".")[2] for name in imports(path) if name.startswith("fedray.engine.")}
+        assert room == "__init__" or used <= {*ENGINE[: ENGINE.index(room) + 1]}, path
 
 
 def test_no_files_import_one_another_in_a_cycle() -> None:

@@ -1,26 +1,30 @@
-"""Which personal models pay on keywords: FedAvg, Ditto, FedPer, FedRep, FedBN, FedBABU, MOON, FedDyn and FedNTD.
+"""Which personal models pay on keywords: FedAvg, Ditto, FedPer, FedRep, FedBABU, MOON, FedDyn, FedNTD and FedBN.
 
-    python -m benchmarks.studies.personal_keywords [--seeds 0 1 2] [--rounds 100] [--actors 1] [--runs DIR]
+    python -m benchmarks.studies.personal_keywords [--seeds 0 1 2] [--rounds 70] [--runs DIR]
                                                    [--clients speakers "Dirichlet 0.1"] [--arms FedAvg FedPer]
 
 A client is a speaker, or has skewed classes (Dirichlet 0.1). It holds out a quarter of its clips, on which its personal
-model is scored after the last round. Each arm takes the rate of RATES whose personal models are best on the clips that
-the clients of another seed (TUNING) hold out; everything else is as in configs/personal. FedBN needs a network with
-norms, and is compared with FedAvg on that network. Writes benchmarks/results/personal_keywords.md and .json; other
-rounds become part of the name. The same command resumes the study.
+model is scored after the last round. Each arm takes the rate of RATES whose personal models are best, halfway, on the
+clips that the clients of another seed (TUNING) hold out. Everything else is as in configs/personal, but that there are
+fewer clients (SMALLER), and FedRep's head is fitted for five epochs. FedBN needs a network with norms, and is compared
+with FedAvg on that network. All rounds are stepped through in this process. Writes
+benchmarks/results/personal_keywords.md and .json; other rounds become part of the name. The same command resumes the
+study: it keeps finished runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import fedray
 from benchmarks import study
 from fedray.report.bootstrap import Counts
-from fedray.report.discover import find
+from fedray.storage.files import write_atomically
 
 ARMS = {
     "FedAvg": "baselines/fedavg",
@@ -36,13 +40,16 @@ ARMS = {
 }
 CLIENTS = {
     "speakers": "{by: speaker}",
-    "Dirichlet 0.1": "{by: dirichlet, count: 50, alpha: 0.1, min_utterances: 2}",
+    "Dirichlet 0.1": "{by: dirichlet, count: 30, alpha: 0.1, min_utterances: 2}",
 }
+SMALLER = ["cohort.size=6"] + [
+    f"data.options.{part}_speakers={n}" for part, n in (("client", 30), ("dev", 5), ("test", 20))
+]
+CHANGES = {"FedRep": ["algorithm.head_epochs=5"]}  # the paper: 10, for twice the time
 RATES = (0.1, 0.3, 0.6)
-ROUNDS, TUNING = 100, 3
-NORMS = 0.4  # the share of the rounds that the network with norms trains: its clips take ten times as long
+ROUNDS, TUNING = 70, 3
+NORMS = 0.3  # the share of the rounds that the network with norms trains: its clips take six times as long
 NO_SHARED = ("FedPer", "FedRep", "FedBABU", "FedBN")  # what they share is no model without a client's part
-OWN, COMMON = "own", "test"
 WHOLE = 100_000  # the items of a client's count; its accuracy says how many are right
 
 
@@ -51,60 +58,70 @@ def reference(arm: str) -> str:
     return "FedAvg, norms" if arm in ("FedAvg, norms", "FedBN") else "FedAvg"
 
 
-def play(clients: str, arm: str, rate: float, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The personal accuracy of each client on what it holds out and on test, that of the shared model, and traffic."""
-    rounds = chosen.rounds if reference(arm) == "FedAvg" else round(NORMS * chosen.rounds)
+def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: int) -> dict[str, Any]:
+    """The personal accuracy of each client on what it holds out, halfway and at the end, and that of the shared model.
+
+    `rounds`: of the small network. A finished run is read from `place`.
+    """
+    file = place / "run.json"
+    if file.exists():
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    rounds = rounds if reference(arm) == "FedAvg" else round(NORMS * rounds)
     settings = [f"seed={seed}", f"data.seed={seed}", f"data.clients={CLIENTS[clients]}", f"rounds={rounds}"]
-    settings += [f"algorithm.client.lr={rate:g}", f"engine.actors={chosen.actors}"]
-    settings += [f"evaluation.personal_every={rounds // 2}"]
-    results = study.run(f"configs/personal/{ARMS[arm]}.yaml", settings, place)
-    (run,) = find([place])
-    scores = {split: run.of_clients(f"personal/{split}/accuracy") for split in (OWN, COMMON)}
-    in_rounds = [(row["round"], row["personal/own_accuracy"]) for row in study.rounds(place)
-                 if row.get("personal/own_accuracy") is not None]  # fmt: skip
+    settings += [f"algorithm.client.lr={rate:g}", "evaluation.personal_every=0", f"evaluation.every={rounds}"]
+    bench = fedray.open(study.ROOT / f"configs/personal/{ARMS[arm]}.yaml", settings + SMALLER + CHANGES.get(arm, []))
+    state, scores = bench.start(), list[dict[str, float]]()
+    for done in range(1, rounds + 1):
+        state, _ = bench.step(state)
+        if done in (rounds // 2, rounds):
+            names = [one for one in bench.data.client_ids() if state.progress.took_part(one)]  # the same for all arms
+            scores.append({one: bench.evaluate_personal(state, one, "own").metrics["accuracy"] for one in names})
+    counts = {client: (WHOLE, round(WHOLE * score / 100)) for client, score in scores[-1].items() if score == score}
+    shared = {split: bench.evaluate(state, split).metrics[f"{split}/accuracy"] for split in ("own", "test")}
+    traffic = state.progress.totals
     found = {
-        split: study.packed({client: (WHOLE, round(WHOLE * score / 100)) for client, score in by_client.items()})
-        for split, by_client in scores.items()
+        "seed": seed,
+        "rate": rate,
+        "own": study.packed(counts),
+        "rounds": [(rounds // 2, average(scores[0])), (rounds, average(scores[-1]))],
+        "shared": shared,
+        "MB": (traffic["up_bytes"] + traffic["down_bytes"]) / 1e6,
     }
-    shared = {split: results["best"][f"{split}/accuracy"] for split in (OWN, COMMON)}
-    megabytes = results["traffic/total_bytes"] / 1e6
-    return {"seed": seed, "rate": rate, "personal": found, "shared": shared, "rounds": in_rounds, "MB": megabytes}
+    place.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, lambda path: path.write_text(json.dumps(found), encoding="utf-8"))
+    return found
 
 
-def counts(results: Sequence[dict[str, Any]], split: str) -> list[Counts]:
+def average(scores: dict[str, float]) -> float:
+    """The mean over the clients that hold clips out, in percent."""
+    return mean(score for score in scores.values() if score == score)
+
+
+def counts(results: Sequence[dict[str, Any]]) -> list[Counts]:
     """The counts of each run by client."""
-    return [study.unpacked(one["personal"][split]) for one in results]
-
-
-def average(one: dict[str, Any], split: str) -> float:
-    """The mean over a run's clients, in percent."""
-    (found,) = counts([one], split)
-    return 100 * mean(right / whole for whole, right in found.values())
+    return [study.unpacked(one["own"]) for one in results]
 
 
 def played(clients: str, known: dict[str, Any], chosen: argparse.Namespace) -> dict[str, Any]:
     """The rates and the runs of each arm on a kind of clients: those on the earlier page, and what is missing."""
     at = Path(chosen.runs / f"{chosen.rounds}-rounds" / study.folder_name(clients))
-
-    def folder(arm: str, rate: float, seed: int) -> Path:
-        return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{rate:g}"
-
     tuned: dict[str, dict[str, float]] = dict(known.get("tuned", {}))
     for arm in ARMS:
         if arm in chosen.arms and arm not in tuned:
             tried = {}
             for rate in RATES:
                 print(f"{clients}, {arm}, rate {rate:g}, seed {TUNING}", flush=True)
-                tried[f"{rate:g}"] = average(play(clients, arm, rate, TUNING, folder(arm, rate, TUNING), chosen), OWN)
+                place = at / "tuning" / f"{study.folder_name(arm)}-{rate:g}"
+                tried[f"{rate:g}"] = play(clients, arm, rate, TUNING, place, chosen.rounds // 2)["rounds"][-1][1]
             tuned[arm] = tried
 
-    def place(arm: str, seed: int) -> Path:
-        return folder(arm, best(tuned[arm]), seed)
+    def place_of(arm: str, seed: int) -> Path:
+        return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{best(tuned[arm]):g}"
 
     def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
-        return play(clients, arm, best(tuned[arm]), seed, to, chosen)
+        return play(clients, arm, best(tuned[arm]), seed, to, chosen.rounds)
 
-    return {"tuned": tuned, "found": study.gathered(known.get("found", {}), ARMS, chosen, place, one)}
+    return {"tuned": tuned, "found": study.gathered(known.get("found", {}), ARMS, chosen, place_of, one)}
 
 
 def best(tried: dict[str, float]) -> float:
@@ -116,33 +133,52 @@ def table(part: dict[str, Any]) -> str:
     """A row for each arm."""
     rows = []
     for arm, results in part["found"].items():
-        tried = part["tuned"][arm]
-        rate, other = best(tried), reference(arm)
-        edge = "" if min(RATES) < rate < max(RATES) else "*"
-        row = {"method": arm, "rate": f"{rate:g}{edge}"}
-        for title, split in (("own clips", OWN), ("common test", COMMON)):
-            row[title] = study.spread([average(one, split) for one in results])
-            before, after = study.common(part["found"].get(other, []), results)
-            change = study.change(counts(before, split), counts(after, split), "points") if before else ""
-            row[f"{title}, against FedAvg"] = "" if arm == other else str(change)
-        for title, split in (("shared model, own clips", OWN), ("shared model, common test", COMMON)):
+        rate, other = best(part["tuned"][arm]), reference(arm)
+        row = {"method": arm, "rate": f"{rate:g}{'' if min(RATES) < rate < max(RATES) else '*'}"}
+        row["own clips"] = study.spread([one["rounds"][-1][1] for one in results])
+        before, after = study.common(part["found"].get(other, []), results)
+        change = study.change(counts(before), counts(after), "points") if before else ""
+        row["against FedAvg"] = "" if arm == other else str(change)
+        row["by seed"] = ", ".join(f"{one['rounds'][-1][1]:.1f}" for one in results)
+        row["halfway"] = study.spread([one["rounds"][0][1] for one in results])
+        for title, split in (("shared model, own clips", "own"), ("shared model, test", "test")):
             row[title] = "" if arm in NO_SHARED else study.spread([one["shared"][split] for one in results])
-        row["own clips of cohorts, halfway and at the end"] = study.half_and_end(results)
         rows.append(row | {"MB": f"{mean(one['MB'] for one in results):.1f}"})
     return study.table(rows)
 
 
 def rates(part: dict[str, Any]) -> str:
     """The scores by which rates were chosen."""
-    rows = [
-        {"method": arm, **{f"rate {rate}": f"{score:.1f}" for rate, score in tried.items()}}
-        for arm, tried in part["tuned"].items()
-    ]
-    return study.table(rows)
+    tuned = part["tuned"].items()
+    return study.table([{"method": a, **{f"rate {r}": f"{s:.1f}" for r, s in tried.items()}} for a, tried in tuned])
+
+
+def write(page: str, found: dict[str, Any], parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
+    """Write the page of the kinds of clients that are done."""
+    text = f"""# Which personal models pay on keywords?
+
+Embedded keywords, ten words, 30 clients with 30 clips to train on and 10 held out each (on average, with Dirichlet),
+six clients a round, {chosen.rounds} rounds, two local epochs, CRNN-Lite; FedBN and "FedAvg, norms":
+{round(NORMS * chosen.rounds)} rounds of FedSTAR's network, which has group norms. Accuracy in percent of the clients'
+personal models after the last round on the clips that each client holds out: mean over clients, mean ± SD over seeds.
+Differences from FedAvg (for FedBN, "FedAvg, norms") are in points, with 95 % intervals from a paired bootstrap over
+clients. FedAvg, MOON, FedDyn and FedNTD are scored after the client's training, FedBABU after five epochs of
+fine-tuning, FedPer, FedRep and FedBN with the part that the client kept, without further training; Ditto's personal
+model trains two epochs beside the shared one. "Shared model": without training on the client, on all clients' own clips
+and on new speakers. MB: traffic of a run, both ways. *: the best of three rates is at the edge.
+"""
+    for kind, part in found.items():
+        text += f"\n## Clients: {kind}\n\n{table(part)}\n\nOwn clips halfway by rate, seed {TUNING}:\n\n{rates(part)}\n"
+    print(text)
+    arms = study.on_page(ARMS, *(part["found"] for part in found.values()))
+    command = study.command(parser, chosen, clients=list(found), arms=list(ARMS) if arms == [""] else arms)
+    seeds = study.seeds(*(part["found"] for part in found.values()))
+    study.write(page, text, {"rounds": chosen.rounds, "found": found}, command, seeds)
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-personal", rounds=ROUNDS)
+    parser = study.parser(__spec__.name, __doc__, "study-personal")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--clients", nargs="+", choices=list(CLIENTS), default=list(CLIENTS))
     parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS))
     chosen = parser.parse_args()
@@ -152,29 +188,6 @@ def main() -> None:
     for kind in chosen.clients:
         found[kind] = played(kind, before.get(kind, {}), chosen)
         write(page, found, parser, chosen)
-
-
-def write(page: str, found: dict[str, Any], parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> None:
-    """Write the page of the kinds of clients that are done."""
-    text = f"""# Which personal models pay on keywords?
-
-Embedded keywords, ten words, 50 clients with 30 clips to train on and 10 held out each (on average, with Dirichlet),
-ten clients a round, {chosen.rounds} rounds, two local epochs, CRNN-Lite; FedBN and "FedAvg, norms":
-{round(NORMS * chosen.rounds)} rounds of FedSTAR's network, which has group norms.
-Accuracy in percent of the clients' personal models after the last round, mean over clients, mean ± SD over seeds: on
-the clips that each client holds out ("own clips") and on a common test of new speakers. Differences from FedAvg (for
-FedBN, "FedAvg, norms") are in points, with 95 % intervals from a paired bootstrap over clients. FedAvg, MOON, FedDyn
-and FedNTD are scored after the client's training, FedBABU after five epochs of fine-tuning, FedPer, FedRep and FedBN
-with the part that the client kept, without further training. The shared model is that of the round with the best dev.
-MB: traffic of a run, both ways. *: the best of three rates is at the edge.
-"""
-    for kind, part in found.items():
-        text += f"\n## Clients: {kind}\n\n{table(part)}\n\nOwn clips by rate, seed {TUNING}:\n\n{rates(part)}\n"
-    print(text)
-    arms = study.on_page(ARMS, *(part["found"] for part in found.values()))
-    command = study.command(parser, chosen, clients=list(found), arms=list(ARMS) if arms == [""] else arms)
-    seeds = study.seeds(*(part["found"] for part in found.values()))
-    study.write(page, text, {"rounds": chosen.rounds, "found": found}, command, seeds)
 
 
 if __name__ == "__main__":

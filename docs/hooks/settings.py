@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass
 from typing import Any
 
-from fedray.config.typed import named_sections, ranges, type_hints
+from fedray.config.typed import named_sections, type_hints
+from fedray.core.ranges import ranges
 from fedray.core.settings import settings_class
 
 SUFFIXES = {"_ms": "ms", "_s": "s", "_gb": "GB", "_db": "dB", "_seconds": "s"}

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Share
+from fedray.core.ranges import Ranged, Share
 from fedray.core.schedules import SCHEDULES
 from fedray.core.settings import kinds
 from fedray.core.types import (
@@ -44,7 +44,7 @@ from fedray.training.task import Task
 
 
 @dataclass(frozen=True)
-class TaskSettings:
+class TaskSettings(Ranged):
     """Settings of every algorithm that trains a task."""
 
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)  # training of the seed model
@@ -61,6 +61,7 @@ class SGDSettings(TaskSettings):
     buffers: str = "averaged"  # running statistics of batch norm: averaged | frozen
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_buffers(self.buffers)
 
 
@@ -82,11 +83,6 @@ class MixedSettings(ServerSGDSettings):
     """Settings of the algorithms whose server trains alongside the clients."""
 
     alpha: Share = 0.0  # the server's share of a round's change
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha is the server's share of a change, from 0 to 1, not {self.alpha}")
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ import numpy.typing as npt
 from fedray.algorithms.base import TaskAlgorithm, TaskSettings, Trained, check_buffers, trained
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import Count
 from fedray.core.seeds import numpy_generator
-from fedray.core.settings import positive
 from fedray.core.types import Client, Received, State
 from fedray.training.local import LocalModel
 from fedray.training.optimizers import AdamW, AdamWSettings
@@ -42,12 +42,12 @@ from fedray.training.warm_up import no_later
 class CentralSettings(TaskSettings):
     """Settings of SL and NST."""
 
-    utterances: int | None = None  # utterances in a round, at most: an epoch is cut into equal parts; null: all
+    utterances: Count | None = None  # utterances in a round, at most: an epoch is cut into equal parts; null: all
     adamw: AdamWSettings = field(default_factory=AdamWSettings)  # the optimiser, whose rate falls over all rounds
     buffers: str = "averaged"  # running statistics of batch norm: averaged (here: over all batches) | frozen
 
     def __post_init__(self) -> None:
-        positive(utterances=self.utterances)
+        super().__post_init__()
         check_buffers(self.buffers)
 
 

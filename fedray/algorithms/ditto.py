@@ -25,9 +25,8 @@ from torch import Tensor
 
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Amount
+from fedray.core.ranges import Amount, Count
 from fedray.core.seeds import derive
-from fedray.core.settings import positive
 from fedray.core.types import Client, Evaluation, Received
 from fedray.training.local import LocalModel
 
@@ -37,13 +36,7 @@ class DittoSettings(SGDSettings):
     """Settings of Ditto."""
 
     pull: Amount = 0.1  # lambda, the pull of a personal model towards the global one
-    personal_epochs: int = 1  # epochs of a client's personal model in each of its rounds
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(personal_epochs=self.personal_epochs)
-        if self.pull < 0:
-            raise ValueError(f"pull (lambda) must not be below 0, not {self.pull}")
+    personal_epochs: Count = 1  # epochs of a client's personal model in each of its rounds
 
 
 class Ditto(FederatedSGD):

@@ -51,6 +51,7 @@ class FedLoRASettings(TaskSettings):
     client: WarmUpSettings = field(default_factory=WarmUpSettings)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.averaging not in AVERAGING:
             raise ValueError(f"averaging is {' or '.join(AVERAGING)}, not {self.averaging!r}")
         if self.averaging == "product" and not self.lora.rank:

@@ -72,6 +72,7 @@ class FedMemSettings(TaskSettings):
     pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (self.k and self.share and self.temperature):
             raise ValueError("k, share and temperature need a value each, or several to choose from")
         if min(self.k) < 1 or min(self.temperature) <= 0 or not all(0 <= share <= 1 for share in self.share):

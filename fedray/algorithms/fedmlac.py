@@ -38,9 +38,8 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
 from fedray.core.algorithm import Parts, Setup
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Amount, Positive
+from fedray.core.ranges import Amount, Positive, Ranged
 from fedray.core.seeds import derive
-from fedray.core.settings import positive
 from fedray.core.types import Client, Evaluation, FederatedData, Received, State
 from fedray.data.features.dataset import Batch
 from fedray.training.classification import Classification
@@ -55,7 +54,7 @@ ORDERS = ("together", "personal_first")
 
 
 @dataclass(frozen=True)
-class MutualSettings:
+class MutualSettings(Ranged):
     """How the personal model and the plug-in learn from each other."""
 
     # lambda_w, weight of KL(plug-in || personal); 0: the personal model learns from labels alone
@@ -65,9 +64,7 @@ class MutualSettings:
     order: str = "together"  # together: both predict before either steps | personal_first: v learns from the updated w
 
     def __post_init__(self) -> None:
-        positive(temperature=self.temperature)
-        if min(self.personal, self.plugin) < 0:
-            raise ValueError("the weights personal and plugin must not be below 0")
+        super().__post_init__()
         if self.order not in ORDERS:
             raise ValueError(f"order is {' or '.join(ORDERS)}, not {self.order!r}")
 
@@ -76,7 +73,8 @@ class MutualSettings:
 class FedMLACSettings(SGDSettings):
     """Settings of FedMLAC."""
 
-    # sizes of the personal models; from several, each client draws one
+    # sizes of the personal models, values of model.size or, for an encoder, of model.layers; from several, each client
+    # draws one
     sizes: list[str] = field(default_factory=lambda: ["base"])
     mutual: MutualSettings = field(default_factory=MutualSettings)
     common: bool = False  # all personal models of a size start from the same random weights
@@ -108,13 +106,15 @@ class FedMLAC(FederatedSGD):
 
     @classmethod
     def check_setup(cls, settings: FedMLACSettings, setup: Setup) -> None:
-        if not issubclass(setup.task_class, Classification) or not hasattr(setup.model, "size"):
+        key = size_key(setup.model)
+        if not issubclass(setup.task_class, Classification) or not hasattr(setup.model, key):
             raise ValueError(
-                "fedmlac trains classifiers of several sizes: set task.kind=classification and model.kind=crnn"
+                "fedmlac trains classifiers of several sizes: set task.kind=classification and model.kind=crnn or "
+                "encoder"
             )
         for size in settings.sizes:
             try:
-                replace(setup.model, size=size)
+                replace(setup.model, **{key: size})
             except ValueError as error:
                 raise ValueError(f"algorithm.sizes: {error}") from error
 
@@ -122,7 +122,7 @@ class FedMLAC(FederatedSGD):
         super().__init__(settings, parts)
         plugin = self.task.model_settings
         self.personal = {  # the personal models' tasks, by size
-            size: self.task.with_model(replace(plugin, size=size, init=settings.init))
+            size: self.task.with_model(replace(plugin, **{size_key(plugin): size, "init": settings.init}))
             for size in dict.fromkeys(settings.sizes)
         }
 
@@ -188,6 +188,11 @@ class FedMLAC(FederatedSGD):
                 found = task.scored(part, logits[name], final=False).metrics.renamed(f"{name}_")
                 scores[split] = replace(scores[split], metrics=scores[split].metrics + found)
         return scores
+
+
+def size_key(model: Any) -> str:
+    """The key of the model's settings that says its size: `size`, or the encoder's `layers`."""
+    return getattr(model, "size_key", "size")
 
 
 def mutual_loss(logits: Tensor, teacher: Tensor, classes: Tensor, weight: float, temperature: float) -> Tensor:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, trained
 from fedray.core.ranges import Positive
-from fedray.core.settings import positive
 from fedray.core.types import Client, Received
 
 
@@ -27,10 +26,6 @@ class FedProxSettings(SGDSettings):
     """Settings of FedProx."""
 
     mu: Positive = 0.01  # weight of the proximal term, mu / 2 times the squared distance to the broadcast
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(mu=self.mu)
 
 
 class FedProx(FederatedSGD):

@@ -38,8 +38,7 @@ from torch.nn.functional import cross_entropy, softmax
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, trained
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Amount, Positive
-from fedray.core.settings import positive
+from fedray.core.ranges import Amount, Count, Positive, Ranged, Share
 from fedray.core.types import Broadcast, Client, FederatedData, Received, ServerState
 from fedray.data.features.dataset import Utterances, collate
 from fedray.training.classification import Classification
@@ -52,16 +51,11 @@ Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class ThresholdSettings:
+class ThresholdSettings(Ranged):
     """tau, the probability that a pseudo-label must exceed: it follows half a cosine from `first` to `last`."""
 
-    first: float = 0.5  # a probability, in the first round
-    last: float = 0.9  # a probability, after the last round
-
-    def __post_init__(self) -> None:
-        for name in ("first", "last"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"threshold.{name}: {getattr(self, name)} is a probability, from 0 to 1")
+    first: Share = 0.5  # a probability, in the first round
+    last: Share = 0.9  # a probability, after the last round
 
     def at(self, round: int, rounds: int) -> float:
         """tau in round `round` of `rounds`."""
@@ -79,16 +73,13 @@ class FedSTARSettings(SGDSettings):
     temperature: Positive = 4.0
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
     # Labelled clips in a step; null: as many as unlabelled ones, as in the paper, but no more than the client has.
-    labelled_batch: int | None = None
+    labelled_batch: Count | None = None
     # `batch` counts unlabelled clips.
     client: ClientSettings = field(default_factory=lambda: ClientSettings(1e-3, 32, 1, None, "adam", 1e-4))
     pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(temperature=self.temperature, labelled_batch=self.labelled_batch)
-        if self.beta < 0:
-            raise ValueError(f"beta must not be below 0, not {self.beta}")
         if self.weights not in WEIGHTS:
             raise ValueError(f"weights is {' or '.join(WEIGHTS)}, not {self.weights!r}")
         if self.weights == "authors" and self.beta > 1:

@@ -39,7 +39,6 @@ from fedray.algorithms.base import (
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
 from fedray.core.ranges import Count, SomeShare
-from fedray.core.settings import positive
 from fedray.core.strategies import ByWer
 from fedray.core.types import Client, FederatedData, Received, Server, ServerState
 from fedray.training.local import Anneal
@@ -71,15 +70,11 @@ class GaoClientSettings(ClientSettings):
 class GaoSettings(ServerSGDSettings):
     """Settings of Gao et al."""
 
-    central_utterances: int = 100  # utterances of dev that wer_i is measured on, roughly
+    central_utterances: Count = 100  # utterances of dev that wer_i is measured on, roughly
     client: GaoClientSettings = field(default_factory=GaoClientSettings)
     server_finetune: bool = True  # fine-tune on the server's labelled data after each round
     # the fine-tuning; `server_scheduled` makes its rate follow the clients'
     server: ServerPassSettings = field(default_factory=lambda: ServerPassSettings(utterances=32))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(central_utterances=self.central_utterances)
 
 
 class Gao(FederatedSGD):

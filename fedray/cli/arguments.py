@@ -278,5 +278,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace, rest: l
         parser.error("--debug writes no run folder and stays in this process: leave out --out, --detach and --dry-run")
     if options.command == "devices" and (problem := device_options.problem(options)) is not None:
         parser.error(problem)
+    if options.command == "watch" and not options.web and (len(options.folders) > 1 or options.port is not None):
+        parser.error("several runs and --port are for the page: add --web")
     if options.command == "doctor" and options.overrides and options.estimate is None:
         parser.error("doctor takes key=value only with --estimate CONFIG")

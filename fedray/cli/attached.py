@@ -39,10 +39,16 @@ def add_to(commands: Commands) -> None:
         commands,
         "watch",
         "show the progress of a run",
-        "Show the progress of a run until it ends, or how it ended. Ctrl-C stops watching, not the run.",
-        "fedray watch runs/mine",
+        "Show the progress of a run until it ends, or how it ended. Ctrl-C stops watching, not the run. With --web, a "
+        "page for the browser of this machine shows it: curves, cohorts, failures, the newest hypotheses; also of "
+        "several runs, and of sweeps.",
+        "fedray watch runs/mine --web",
     )
-    watch.add_argument("folder", metavar="RUN", help="a run folder")
+    watch.add_argument(
+        "folders", nargs="+", metavar="RUN", help="a run folder; with --web several, or a sweep's folder"
+    )
+    watch.add_argument("--web", action="store_true", help="print the address of a page, and serve it until Ctrl-C")
+    watch.add_argument("--port", type=int, metavar="N", help="with --web: the page's port (default: a free one)")
     stop = command(
         commands,
         "stop",
@@ -87,36 +93,19 @@ def _changed(*paths: Path) -> float:
 
 def _state_and_round(folder: RunFolder) -> tuple[str, str]:
     """`running` and `12 of 50`; damage is told in place of the state."""
-    from fedray.engine.driver import attach
-    from fedray.engine.driver.driver import ATTACH
+    from fedray.runs.standing import ATTACH, active, standing
     from fedray.runs.strangers import check_files, read_config
 
     try:
         check_files(folder, ["results.json", "error.txt", ATTACH])
-        ended = attach.standing(folder)
+        ended = standing(folder)
         rounds = read_config(folder).get("rounds")
         if not isinstance(rounds, int):
             raise ValueError(f"{folder.storage.shown('config.yaml')}: rounds is not a number: restore it")
-        state = _alive(folder) or ended.state
+        state = active(folder) or ended.state
     except (ValueError, OSError) as error:
         return f"[red]{rich_text(printable(str(error)))}[/red]", ""
-    return state, f"{ended.round:,} of {rounds:,}"
-
-
-def _alive(folder: RunFolder) -> str | None:
-    """`running` if the process of the run's driver exists, `on HOST` if it is another machine's; None: it has ended."""
-    from fedray.engine.driver.driver import ATTACH
-
-    if not folder.exists(ATTACH):
-        return None
-    told = folder.read_json(ATTACH)
-    if told.get("host") != socket.gethostname():
-        return f"on {rich_text(printable(str(told.get('host', '?'))))}"
-    try:
-        os.kill(int(told["pid"]), 0)
-    except (KeyError, ValueError, TypeError, OSError):
-        return None
-    return "running"
+    return rich_text(printable(state)), f"{ended.round:,} of {rounds:,}"
 
 
 def leave_running(arguments: list[str], where: Path | str) -> int:
@@ -138,10 +127,13 @@ def leave_running(arguments: list[str], where: Path | str) -> int:
 
 def watch(options: argparse.Namespace) -> int:
     """Show a run until it ends; returns the exit status."""
+    if options.web:
+        return _serve(options)
     from fedray.engine.driver import attach
     from fedray.engine.telemetry.progress import Display
+    from fedray.runs.standing import standing
 
-    folder = _folder(options)
+    folder = _folder(options.folders[0])
     try:
         if (run := attach.find(folder)) is not None:
             with Display.for_terminal() as display:
@@ -151,17 +143,36 @@ def watch(options: argparse.Namespace) -> int:
             f"fedray: stopped watching; the run continues, `fedray stop {quote(folder.place)}` ends it", file=sys.stderr
         )
         return INTERRUPTED
-    standing = attach.standing(folder)
-    outcome.show_standing(folder, standing)
-    return 0 if standing.state == "finished" else 1
+    ended = standing(folder)
+    outcome.show_standing(folder, ended)
+    return 0 if ended.state == "finished" else 1
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """Serve the page of `fedray watch --web` until Ctrl-C; returns the exit status."""
+    from fedray.live.server import Server
+    from fedray.live.snapshot import Watched
+    from fedray.runs import places
+
+    os.nice(10)  # the run comes first
+    with Server(Watched([places.place(folder) for folder in options.folders]), options.port or 0) as server:
+        print(f"{server.url}\nOpen this address in a browser. Ctrl-C ends the page, not the run.")
+        port, host = server.server_port, socket.gethostname()
+        print(f"From another machine, first: ssh -L {port}:127.0.0.1:{port} {host}", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return INTERRUPTED
+    return 0
 
 
 def stop(options: argparse.Namespace) -> int:
     """End a run; returns the exit status."""
     from fedray.engine.driver import attach
     from fedray.engine.telemetry.progress import Display
+    from fedray.runs.standing import standing
 
-    folder = _folder(options)
+    folder = _folder(options.folder)
     if (run := attach.find(folder)) is not None:
         if answered := run.stop(options.now):
             when = "at once" if options.now else "after its round, with a checkpoint"
@@ -173,18 +184,18 @@ def stop(options: argparse.Namespace) -> int:
                 ended = answered and run.watch(display, past=False, seconds=attach.NOW_SECONDS if options.now else None)
             if not ended:
                 print(run.kill(answered), file=sys.stderr)
-                outcome.show_standing(folder, attach.standing(folder))
+                outcome.show_standing(folder, standing(folder))
                 return 0
         except KeyboardInterrupt:
             print("fedray: stopped waiting; the run still ends", file=sys.stderr)
             return INTERRUPTED
-    standing = attach.standing(folder)
-    outcome.show_standing(folder, standing)
-    return 0 if standing.state in ("finished", "stopped") else 1
+    how = standing(folder)
+    outcome.show_standing(folder, how)
+    return 0 if how.state in ("finished", "stopped") else 1
 
 
-def _folder(options: argparse.Namespace) -> RunFolder:
+def _folder(name: str) -> RunFolder:
     from fedray.runs import places
     from fedray.runs.folder import RunFolder
 
-    return RunFolder(places.place(options.folder))
+    return RunFolder(places.place(name))

@@ -12,7 +12,7 @@ from rich.table import Table
 from fedray.core.texts import rich_text
 from fedray.data.analysis.inspection import Problem
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest, Mask, Rows
 from fedray.experiment import Config

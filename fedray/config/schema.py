@@ -18,8 +18,8 @@ from typing import Any, TypeVar, get_args
 from omegaconf.errors import OmegaConfBaseException
 
 from fedray.config.source import ConfigError, Source, Values
-from fedray.config.typed import converted, named_sections, ranges, shown, type_hints, type_words
-from fedray.core.ranges import Range
+from fedray.config.typed import converted, named_sections, shown, type_hints, type_words
+from fedray.core.ranges import Range, ranges
 from fedray.core.settings import Choice, kind_of, settings_class
 from fedray.core.texts import unusable
 
@@ -103,6 +103,8 @@ def _build_kind(f: Field[Any], source: Source, dotted: str, values: object) -> o
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(f"{source.where(f'{dotted}.kind')}: {dotted}.kind: {kind!r} is not known; {hint}{known}")
     cls = settings_class(registry[kind])
+    if kind == default and f.metadata.get("settings") is not None:
+        values = {**plain(f.metadata["settings"]), **values}
     settings: object = build_section(cls, source, dotted, values)
     return settings if cls is registry[kind] else Choice(kind, settings)
 

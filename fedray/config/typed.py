@@ -13,15 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ValidationError
 
-from fedray.core.ranges import Range, range_of
-
 type_hints = functools.lru_cache(get_type_hints)
-
-
-@functools.lru_cache
-def ranges(cls: type) -> dict[str, Range | None]:
-    """Field -> the range of its numbers."""
-    return {name: range_of(hint) for name, hint in get_type_hints(cls, include_extras=True).items()}
 
 
 def named_sections(hint: Any) -> type | None:

@@ -1,4 +1,4 @@
-"""Draw a cohort from a population, without replacement."""
+"""Draw a cohort from a population, without replacement, and pick examples."""
 
 from __future__ import annotations
 
@@ -24,3 +24,9 @@ def drawn(
     if not count:
         return np.empty(0, np.int64)
     return generator.choice(among, count, replace=False, p=weights)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """The positions of at most `most` of `count` items, evenly spread and ascending."""
+    chosen = min(count, most)
+    return [(2 * number + 1) * count // (2 * chosen) for number in range(chosen)]

@@ -119,7 +119,10 @@ class Hooks(ABC):
         return found
 
     def evaluate(self, data: Any, received: Received, final: bool) -> Evaluation:
-        """Score the global model on a shard of a split. `final`: with beam search and the rows of predictions.tsv."""
+        """Score the global model on a shard of a split. `final`: with beam search and the rows of predictions.tsv.
+
+        Without `final`, rows are examples for `fedray watch --web`.
+        """
         return Evaluation(Metrics())
 
     def evaluate_personal(

@@ -8,11 +8,10 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from fedray.core.ranges import Positive, Share
-from fedray.core.settings import positive
+from fedray.core.ranges import Positive, Ranged, Share
 
 
-class Schedule(ABC):
+class Schedule(Ranged, ABC):
     """A factor on the initial learning rate for each round."""
 
     @abstractmethod
@@ -50,9 +49,6 @@ class Exponential(Schedule):
     decay_rate: Positive = 0.5  # mu, the factor after `decay_steps` rounds
     decay_steps: Positive = 1000.0  # lambda, in rounds
 
-    def __post_init__(self) -> None:
-        positive(decay_rate=self.decay_rate, decay_steps=self.decay_steps)
-
     def factor(self, round: int, rounds: int) -> float:
         return float(self.decay_rate ** (round / self.decay_steps))
 
@@ -63,9 +59,6 @@ class Cumulative(Schedule):
 
     decay_rate: Positive = 0.5  # mu of the formula
     decay_steps: Positive = 1000.0  # lambda, in rounds
-
-    def __post_init__(self) -> None:
-        positive(decay_rate=self.decay_rate, decay_steps=self.decay_steps)
 
     def factor(self, round: int, rounds: int) -> float:
         return float(self.decay_rate ** (round * (round + 1) / (2 * self.decay_steps)))

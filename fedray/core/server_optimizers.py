@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedray.core.ranges import Amount, Part, Positive
+from fedray.core.ranges import Amount, Part, Positive, Ranged
 from fedray.core.types import Layer, ServerState, State, Vector
 
 
-class ServerOptimizer(ABC):
+class ServerOptimizer(Ranged, ABC):
     """The settings of a server optimiser. Its moments are in the server state, under "optimizer"."""
 
     lr: float

@@ -30,16 +30,16 @@ def choice(registry: Registry, default: str | None = None) -> Choice:
     return field(default_factory=lambda: Choice(default, settings_class(registry[default])()), metadata=metadata)
 
 
-def kinds(registry: Mapping[str, type[T]], default: str | None = None) -> T:
+def kinds(registry: Mapping[str, type[T]], default: str | None = None, settings: T | None = None) -> T:
     """A field that holds an instance of one of the registry's dataclasses.
 
-    Without a default, the section must be given.
+    Without a default, the section must be given. `settings`: the default kind's instance (None: with its own defaults).
     """
-    metadata = {"kinds": registry, "default": default}
+    metadata = {"kinds": registry, "default": default, "settings": settings}
     if default is None:
         required: T = field(kw_only=True, metadata=metadata)
         return required
-    return field(default_factory=registry[default], metadata=metadata)
+    return field(default_factory=(lambda: settings) if settings else registry[default], metadata=metadata)
 
 
 def settings_class(registered: type) -> type:
@@ -52,10 +52,3 @@ def kind_of(instance: object, registry: Registry) -> str:
     if isinstance(instance, Choice):
         return instance.kind
     return next(kind for kind, registered in registry.items() if registered is type(instance))
-
-
-def positive(**values: float | None) -> None:
-    """Raise ValueError unless each value is above 0 or None. Called in the __post_init__ of dataclasses."""
-    for name, value in values.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be above 0, not {value}")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torchaudio.functional import add_noise
 
-from fedray.core.ranges import Share
+from fedray.core.ranges import Ranged, Share
 from fedray.core.seeds import derive, numpy_generator, torch_generator
 from fedray.data.manifest import COLUMNS, Manifest, Mask, Rows
 
@@ -21,7 +21,7 @@ TARGETS = ("text", "label", "translation")
 
 
 @dataclass(frozen=True)
-class CorruptionSettings:
+class CorruptionSettings(Ranged):
     """The section `data.corruption` of a configuration."""
 
     snr_db: float | None = None  # white noise at this signal-to-noise ratio in dB; null: none
@@ -33,9 +33,7 @@ class CorruptionSettings:
     coordinated: bool = False  # true: all damaged clients put the same wrong value in place of a true one
 
     def __post_init__(self) -> None:
-        for name in ("label_errors", "clients", "sparsity"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"data.corruption.{name}: {getattr(self, name)} is not a share from 0 to 1")
+        super().__post_init__()
         if self.coordinated and self.sparsity:
             raise ValueError(
                 "data.corruption.coordinated: all clients confuse the same labels, with sparsity each has its own; "

@@ -32,7 +32,7 @@ from fedray.engine.round.downlink import deliver
 from fedray.experiment import Config, build_data, build_program
 from fedray.experiment.builders import build_plan
 from fedray.experiment.learnable import check_learnable
-from fedray.experiment.memory import actor_bytes
+from fedray.experiment.memory import actor_bytes, training_bytes
 from fedray.runs import places
 from fedray.runs.client_states import folder_name
 from fedray.runs.folder import RunFolder
@@ -45,7 +45,7 @@ from fedray.training.optimizers import PretrainSettings
 class Estimate:
     """Wall-clock `seconds` by part, working seconds of all actors (`busy`), and `up`, `down` and `disk` in bytes.
 
-    `memory`: bytes of a client actor, a lower bound; None: not known.
+    `memory`: bytes of a client actor; None: not known.
     """
 
     seconds: dict[str, float]
@@ -57,6 +57,7 @@ class Estimate:
         None  # with `devices`, at the end: hours, device hours, energy (Wh), share wasted
     )
     memory: float | None = None
+    step: float = 0.0  # bytes of `memory` that a training step's activations take
     unlearnable: str | None = None  # what the model cannot learn, in words
 
 
@@ -92,7 +93,9 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     unlearnable = check_learnable(config, program.algorithm, data)
     began = connected + time.perf_counter() - since
     population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
-    memory = actor_bytes(program, config.engine.together(shares.gpus > 0))
+    together = config.engine.together(shares.gpus > 0)
+    step = training_bytes(program, together)
+    memory = actor_bytes(program, together, step)
     shares = share(config.engine, session.resources(), population, memory)
     plan = build_plan(config, program, shares.gpus)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
@@ -108,7 +111,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     finally:
         folder.remove("")
     found.seconds["start"] += began
-    return replace(found, memory=memory, unlearnable=unlearnable), measured, shares, steps
+    return replace(found, memory=memory, step=step, unlearnable=unlearnable), measured, shares, steps
 
 
 def _steps(config: Config) -> int:
@@ -262,8 +265,9 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
         lines.append(f"  {'of all devices':<18}{spent}; {three(virtual['energy'])} Wh")
     if found.memory is not None:
         actors = f"{shares.actors} client actor{'s' * (shares.actors > 1)}"
-        lines.append("[bold]Memory[/bold], at least: activations in training are not known")
-        lines.append(f"  {'client actor':<18}{size(found.memory)}")
+        lines.append("[bold]Memory[/bold]")
+        inside = f"{size(found.step)} of it for a step of the longest utterances, by this machine's kernels"
+        lines.append(f"  {'client actor':<18}{size(found.memory):<12}{inside}")
         lines.append(
             f"  {'in all':<18}{size(found.memory * shares.actors):<12}{actors}, without the driver and Ray itself"
         )

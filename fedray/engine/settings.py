@@ -3,43 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Ranged, Share, SomeShare
 
 TOGETHER_ON_A_GPU = 8  # clients, for `vectorise: auto`
 SAMPLINGS = ("uniform", "weighted", "poisson", "cyclic", "oort")
 
 
 @dataclass(frozen=True)
-class CohortSettings:
+class CohortSettings(Ranged):
     """How the clients of a round are chosen."""
 
-    size: int | None = None  # clients in a round; set this or `fraction`
-    fraction: float | None = None  # share of the population that takes part in a round
+    size: Count | None = None  # clients in a round; set this or `fraction`
+    fraction: SomeShare | None = None  # share of the population that takes part in a round
     # uniform | weighted (by each client's cost, in utterances) | poisson (each client independently, with the same
     # probability) | cyclic (groups that take turns) | oort (with devices: useful data and fast devices first)
     sampling: str = "uniform"
-    limit: int | None = None  # poisson: the most clients in a round; any more are left out; null: no limit
-    availability: float = 1.0  # probability that a client can be chosen in a round
-    dropout: float = 0.0  # probability that a chosen client never answers
+    limit: Count | None = None  # poisson: the most clients in a round; any more are left out; null: no limit
+    availability: SomeShare = 1.0  # probability that a client can be chosen in a round
+    dropout: Part = 0.0  # probability that a chosen client never answers
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.size is None) == (self.fraction is None):
             raise ValueError("set either size (clients a round) or fraction (share of the population), not both")
-        if self.size is not None and self.size < 1:
-            raise ValueError(f"size must be at least 1, not {self.size}")
-        if self.fraction is not None and not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must lie in (0, 1], not {self.fraction}")
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, not {self.sampling!r}")
         if self.limit is not None and self.sampling != "poisson":
             raise ValueError(f"limit applies to poisson cohorts, not to {self.sampling} ones: remove it")
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"limit must be at least 1, not {self.limit}")
         if self.sampling in ("poisson", "cyclic") and self.availability < 1:
             raise ValueError(f"{self.sampling} cohorts need availability=1: they are drawn from all clients")
-        if not 0 < self.availability <= 1:
-            raise ValueError(f"availability must lie in (0, 1], not {self.availability}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), not {self.dropout}")
 
     @property
     def whole(self) -> bool:
@@ -66,24 +60,18 @@ class CohortSettings:
 
 
 @dataclass(frozen=True)
-class DeadlineSettings:
+class DeadlineSettings(Ranged):
     """When a client actor that hangs is killed and its work done again elsewhere, with the same bits.
 
     An actor is never killed before other work of its kind has ended, nor before twice the longest time so far.
     """
 
-    factor: float | None = 30.0  # multiple of the usual time of such work; null: no actor is killed
-    floor_s: float = 600.0  # seconds that any work may take
-
-    def __post_init__(self) -> None:
-        if self.factor is not None and not self.factor >= 1:
-            raise ValueError(f"factor must be at least 1, or null to kill no actor, not {self.factor}")
-        if not self.floor_s > 0:
-            raise ValueError(f"floor_s must be above 0 seconds, not {self.floor_s}")
+    factor: Annotated[float, Range(1)] | None = 30.0  # times the usual time of such work; null: no actor is killed
+    floor_s: Positive = 600.0  # seconds that any work may take
 
 
 @dataclass(frozen=True)
-class EngineSettings:
+class EngineSettings(Ranged):
     """How the work is spread over actors.
 
     Of these settings only `lanes`, `vectorise`, `failures_allowed` and `prepare` can change the bits of the result, and
@@ -91,56 +79,39 @@ class EngineSettings:
     """
 
     placement: str = "pooled"  # pooled: a few actors train all clients; dedicated: an actor for each client
-    actors: str | int = "auto"  # client actors; auto: as many as the resources allow (dedicated: one per client)
-    lanes: int = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
+    actors: str | Count = "auto"  # client actors; auto: as many as the resources allow (dedicated: one per client)
+    lanes: Count = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
     # Clients of a lane whose models an actor trains as one batch. auto: 8 on a GPU; on a CPU one after another, since
     # compiled loops are as fast. never | a number.
-    vectorise: str | int = "auto"
-    cpus_per_client: str | float = "auto"  # auto: an equal share of the cores that are left
-    gpus_per_client: str | float = "auto"  # auto: 0 without GPUs, else a quarter: four actors share a GPU
-    failures_allowed: float = 0.1  # share of a cohort that may fail before the run does
+    vectorise: str | Count = "auto"
+    cpus_per_client: str | Amount = "auto"  # auto: an equal share of the cores that are left
+    gpus_per_client: str | Share = "auto"  # auto: 0 without GPUs, else a quarter: four actors share a GPU
+    failures_allowed: Share = 0.1  # share of a cohort that may fail before the run does
     # What may differ between the nodes of a run. none; hardware: processors and GPUs, which run.json and the report
     # then name; all: also versions of packages and fedray's code.
     mixed_nodes: str = "hardware"
-    replacements: int = 10  # dead actors that a run replaces before it gives up
-    hang_warning_s: float = 60.0  # seconds of silence, at least, before a warning names the actor and its client
+    replacements: Natural = 10  # dead actors that a run replaces before it gives up
+    hang_warning_s: Positive = 60.0  # seconds of silence, at least, before a warning names the actor and its client
     deadline: DeadlineSettings = field(default_factory=DeadlineSettings)  # when an actor that hangs is killed
-    checkpoint_every: int = 1  # rounds between two checkpoints
-    keep: int = 2  # latest checkpoints that stay, besides the first and the best one
-    hold_gb: float = 1.0  # memory of an actor for updates that wait for the whole cohort; further ones go to local disk
+    checkpoint_every: Count = 1  # rounds between two checkpoints
+    keep: Count = 2  # latest checkpoints that stay, besides the first and the best one
+    hold_gb: Amount = 1.0  # memory of an actor for updates that wait for the whole cohort; others go to local disk
     prepare: str = "lazy"  # lazy: a client prepares in its first cohort; all: every client before the first round
 
     def __post_init__(self) -> None:
-        for name in ("lanes", "checkpoint_every", "keep"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        together = self.vectorise
-        if together not in ("auto", "never") and not (isinstance(together, int) and together >= 1):
-            raise ValueError(f"vectorise must be auto, never or at least 1, not {together!r}")
-        if self.replacements < 0:
-            raise ValueError(f"replacements must not be below 0, not {self.replacements}")
-        if not self.hang_warning_s > 0:
-            raise ValueError(f"hang_warning_s must be above 0 seconds, not {self.hang_warning_s}")
-        if isinstance(self.actors, str) and self.actors != "auto" or isinstance(self.actors, int) and self.actors < 1:
-            raise ValueError(f"actors must be auto or at least 1, not {self.actors!r}")
+        super().__post_init__()
+        for name in ("actors", "vectorise", "cpus_per_client", "gpus_per_client"):
+            value, words = getattr(self, name), ("auto", "never") if name == "vectorise" else ("auto",)
+            if isinstance(value, str) and value not in words:
+                raise ValueError(f"{name} must be {' or '.join(words)} or a number, not {value!r}")
         if self.placement not in ("pooled", "dedicated"):
             raise ValueError(f"placement is pooled or dedicated, not {self.placement!r}")
         if self.placement == "dedicated" and self.actors != "auto":
             raise ValueError("actors must be auto with placement=dedicated: there every client has an actor")
-        if self.hold_gb < 0:
-            raise ValueError(f"hold_gb must not be below 0, not {self.hold_gb}")
         if self.mixed_nodes not in ("none", "hardware", "all"):
             raise ValueError(f"mixed_nodes is none, hardware or all, not {self.mixed_nodes!r}")
         if self.prepare not in ("lazy", "all"):
             raise ValueError(f"prepare is lazy or all, not {self.prepare!r}")
-        if not 0 <= self.failures_allowed <= 1:
-            raise ValueError(f"failures_allowed is a share of the cohort from 0 to 1, not {self.failures_allowed}")
-        for name in ("cpus_per_client", "gpus_per_client"):
-            value = getattr(self, name)
-            if isinstance(value, str) and value != "auto" or not isinstance(value, str) and value < 0:
-                raise ValueError(f"{name} must be auto or at least 0, not {value!r}")
-        if not isinstance(self.gpus_per_client, str) and self.gpus_per_client > 1:
-            raise ValueError(f"gpus_per_client is at most 1, not {self.gpus_per_client}: a client trains on one GPU")
 
     def together(self, gpu: bool) -> int:
         """The number of a lane's clients trained side by side, for any number of actors: bits depend on it."""
@@ -150,16 +121,16 @@ class EngineSettings:
 
 
 @dataclass(frozen=True)
-class EvaluationSettings:
+class EvaluationSettings(Ranged):
     """When and how splits are scored. The shards, not the number of actors, fix the order of float additions."""
 
-    every: int = 1  # rounds; the last round is always scored
-    shards: int = 8  # pieces of a split that actors score in parallel
+    every: Count = 1  # rounds; the last round is always scored
+    shards: Count = 8  # pieces of a split that actors score in parallel
     patience: int | None = None  # rounds without a better dev score after which a run ends; null: never
-    personal_every: int = 0  # rounds; scores the cohort's personal models on a part of dev; 0: never
-    personal_utterances: int = 200  # utterances of dev for each personal model, approximately, spread over all lengths
+    personal_every: Natural = 0  # rounds; scores the cohort's personal models on a part of dev; 0: never
+    personal_utterances: Count = 200  # utterances of dev for each personal model, about, spread over all lengths
     personal_final: bool = False  # at the end, scores the personal models of all clients that took part, on every split
-    personal_final_utterances: int | None = None  # utterances of each split, approximately; null: all
+    personal_final_utterances: Count | None = None  # utterances of each split, approximately; null: all
     # with personal_final, scores with every search, and writes personal_predictions.tsv: a row for each utterance
     personal_predictions: bool = False
     client_reports: bool = False  # writes reports.jsonl: for each round and client, what the client reports
@@ -169,20 +140,10 @@ class EvaluationSettings:
         return (self.personal_every if metric.startswith("personal/") else 0) or self.every
 
     def __post_init__(self) -> None:
-        for name in ("every", "shards"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        super().__post_init__()
         if self.patience is not None and self.patience < self.every:
             raise ValueError(
                 f"patience must be at least evaluation.every ({self.every}): dev is scored only every so many rounds"
-            )
-        if (
-            self.personal_every < 0
-            or self.personal_utterances < 1
-            or (self.personal_final_utterances is not None and self.personal_final_utterances < 1)
-        ):
-            raise ValueError(
-                "personal_every must be at least 0, personal_utterances and personal_final_utterances at least 1"
             )
         if self.personal_predictions and not self.personal_final:
             raise ValueError("personal_predictions needs personal_final: set personal_final=true")

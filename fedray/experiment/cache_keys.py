@@ -18,6 +18,7 @@ from fedray.core import environment
 from fedray.core.algorithm import Algorithm
 from fedray.data.federation.speech_data import SpeechData
 from fedray.experiment.config import Config
+from fedray.models.checkpoint import located
 from fedray.storage.cache import cache_root, file_hash, key
 
 
@@ -56,7 +57,9 @@ def weights_to_start_from(model: object) -> list[tuple[str, int, int]]:
 
     Includes the token files next to a file of weights, which `task.tokens=pretrained` reads.
     """
-    given = [Path(getattr(model, name)) for name in ("init", "folder") if getattr(model, name, None) is not None]
+    given = [Path(model.init)] if getattr(model, "init", None) is not None else []  # type: ignore[attr-defined]
+    if isinstance(folder := getattr(model, "folder", None), str):
+        given.append(located(folder, getattr(model, "revision", None)))
     files = []
     for path in given:
         files += sorted(path.iterdir()) if path.is_dir() else [path, *sorted(path.parent.glob("**/tok*"))]

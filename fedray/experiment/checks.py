@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fedray.algorithms import ALGORITHMS
 from fedray.config.schema import build_section
@@ -24,6 +24,10 @@ from fedray.experiment.config import Config
 from fedray.experiment.devices import check_clients, check_clock, check_devices, with_paths
 from fedray.experiment.private import check_installed, check_privacy
 from fedray.models import MODELS
+from fedray.models.checkpoint import check_weights, fetch, is_on_hub
+from fedray.models.encoder_states import EncoderSettings, checkpoint_of
+from fedray.models.speechbrain_folder import SpeechBrainSettings
+from fedray.models.speechbrain_folder import checked_folder as checked_speechbrain
 from fedray.models.weights import read_weights
 from fedray.models.whisper import WhisperSettings, checked_folder
 from fedray.training.tasks import TASKS
@@ -52,7 +56,13 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
     with _at(source, "tracker"):
         tracker = config.tracker.checked(base)
     model = _with_paths(config.model, source, base)
-    return replace(config, data=data, algorithm=algorithm, model=model, devices=devices, tracker=tracker)
+    features = config.features
+    if (given := getattr(features, "path", None)) is not None:
+        what = "folder" if (base / Path(given).expanduser()).is_dir() else "file"
+        features = replace(cast(Any, features), path=_checked_path(given, "features.path", source, base, what))
+    return replace(
+        config, data=data, features=features, algorithm=algorithm, model=model, devices=devices, tracker=tracker
+    )
 
 
 def check_setup(config: Config, source: Source) -> None:
@@ -176,7 +186,12 @@ def _checked_path(given: str | None, key: str, source: Source, base: Path, what:
 def _with_paths(model: Choice, source: Source, base: Path) -> Choice:
     """The model with absolute paths of the weights it starts from."""
     settings = model.settings
+    if isinstance(given := getattr(settings, "folder", None), str) and is_on_hub(given):
+        with _at(source, "model.folder"):
+            settings = replace(settings, revision=fetch(given, settings.revision))
     for name, what in PATHS.items():
+        if name == "folder" and settings is not model.settings:  # a name, which the cache of Hugging Face holds
+            continue
         key = f"model.{name}"
         if (path := _checked_path(getattr(settings, name, None), key, source, base, what)) is not None:
             if what == "file":
@@ -185,7 +200,13 @@ def _with_paths(model: Choice, source: Source, base: Path) -> Choice:
             settings = replace(settings, **{name: path})
     if isinstance(settings, WhisperSettings):
         with _at(source, "model.folder"):
-            checked_folder(settings)
+            check_weights(checked_folder(settings))
+    if isinstance(settings, SpeechBrainSettings):
+        with _at(source, "model.folder"):
+            checked_speechbrain(settings)
+    if isinstance(settings, EncoderSettings):
+        with _at(source, "model.folder"):
+            check_weights(checkpoint_of(settings).folder)
     return Choice(model.kind, settings)
 
 

@@ -22,16 +22,18 @@ from fedray.core.compression.settings import DOWNLOADS, UPLOADS, Upload
 from fedray.core.devices.settings import CLOCKS, DEVICES
 from fedray.core.privacy.audits import AUDITS
 from fedray.core.privacy.settings import PRIVACY
-from fedray.core.ranges import Count
+from fedray.core.ranges import Count, Ranged
 from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
 from fedray.core.settings import Choice, choice, kinds
 from fedray.core.strategies import STRATEGIES, Strategy
 from fedray.core.texts import printable
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.kinds import FEATURES
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.engine.driver import session
 from fedray.engine.settings import CohortSettings, EngineSettings, EvaluationSettings
 from fedray.engine.telemetry.trackers import TRACKERS, Tracker
+from fedray.experiment.derived import with_derived
 from fedray.models import MODELS
 from fedray.training.tasks import TASKS
 
@@ -39,17 +41,9 @@ T = TypeVar("T")
 NAME_BYTES = 200  # of a run's name; file systems allow 255, and a time follows
 Given = str | os.PathLike[str] | Mapping[str, Any]  # a YAML file, a shipped name, or a mapping
 
-RENAMED = {  # keys of earlier versions, which config.yaml in an old run folder may have -> their new names
-    "evaluation.own_every": "evaluation.personal_every",
-    "evaluation.own_utterances": "evaluation.personal_utterances",
-    "evaluation.own_final": "evaluation.personal_final",
-    "evaluation.own_final_utterances": "evaluation.personal_final_utterances",
-    "algorithm.upload": "upload",
-}
-
 
 @dataclass(frozen=True)
-class Config:
+class Config(Ranged):
     """A configuration file of `fedray run`."""
 
     cohort: CohortSettings
@@ -58,7 +52,7 @@ class Config:
     rounds: Count = 25  # federated rounds; a cosine schedule ends with the last
     imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
     data: DataSettings = field(default_factory=DataSettings)  # corpus, clients, labels, noise
-    features: FeatureSettings = field(default_factory=FeatureSettings)  # how a recording becomes the model's input
+    features: FeatureSettings = kinds(FEATURES, "logmel")  # how a recording becomes the model's input
     task: Choice = choice(TASKS, "recognition")  # what is learnt
     model: Choice = choice(MODELS, "conformer")  # the network
     # auto: on CPUs, compiled loops train the parts of fedray's models that they fit | off: torch's and SpeechBrain's
@@ -78,9 +72,8 @@ class Config:
     tracker: Tracker = kinds(TRACKERS, "none")  # a service that also gets the run's rows and results
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_name(self.name)
-        if self.rounds < 1:
-            raise ValueError(f"rounds must be at least 1, not {self.rounds}")
         if self.kernels not in ("auto", "off", False):  # YAML reads off as false
             raise ValueError(f"kernels is auto or off, not {self.kernels!r}")
 
@@ -90,7 +83,7 @@ class Audible:
     """The sections of a run's configuration that its audio depends on."""
 
     data: DataSettings = field(default_factory=DataSettings)
-    features: FeatureSettings = field(default_factory=FeatureSettings)
+    features: FeatureSettings = kinds(FEATURES, "logmel")
 
 
 def load(config: Given, overrides: Iterable[str] = (), folder: Path | None = None) -> tuple[Config, Source]:
@@ -109,8 +102,8 @@ def load_as(cls: type[T], config: Given, overrides: Iterable[str] = (), folder: 
         if isinstance(config, Mapping)
         else sources.read(shipped.locate("configs", config), overrides)
     )
-    check_renamed(source)
     _import(source, folder or Path.cwd())
+    source = with_derived(cls, source)
     return schema.build(cls, source), source
 
 
@@ -124,14 +117,6 @@ def tell_replaced(config: object, source: Source) -> None:
                 f"{one.words}, whose other keys are dropped: {', '.join(keys)}; give them again to keep them",
                 file=sys.stderr,
             )
-
-
-def check_renamed(source: Source) -> None:
-    """Check for keys of earlier versions. ConfigError: there are some; it names each and its new name."""
-    moved = {old: new for old, new in RENAMED.items() if schema.has(source.values, old)}
-    if moved:
-        told = ", ".join(f"{old} is now {new}" for old, new in moved.items())
-        raise ConfigError(f"{source.where(next(iter(moved)))}: {told}: rename the key{'s' if len(moved) > 1 else ''}")
 
 
 def _import(source: Source, folder: Path) -> None:

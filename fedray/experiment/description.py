@@ -22,6 +22,7 @@ from fedray.experiment.cache_keys import model_files, source_of
 from fedray.experiment.config import Config
 from fedray.experiment.devices import fingerprint
 from fedray.experiment.private import paced_by
+from fedray.models.checkpoint import hashes
 from fedray.runs.folder import METRICS, RunFolder
 from fedray.runs.places import RESUMABLE
 
@@ -34,10 +35,11 @@ SAID = {  # what is compared, in words
     "code": "fedray's code",
     "algorithm": "the file of the algorithm",
     "devices": "a file of devices",
+    "checkpoint": "the checkpoint of model.folder",
     "texts": "the normalisation of texts",
     "together": "clients trained side by side (engine.vectorise, engine.placement)",
 }
-HASHES = ("code", "algorithm", "devices")  # whose values mean nothing to people
+HASHES = ("code", "algorithm", "devices", "checkpoint")  # whose values mean nothing to people
 MOVED = "the corpus: its files are in another folder or have other modification times, with the same names and sizes"
 NODES = ("nodes", "mixed")  # which the driver writes: see fedray.engine.cluster.mixed
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied", *NODES)
@@ -57,6 +59,7 @@ def description(config: Config, source: Source, program: Program, shares: Share)
         "code": environment.code(),
         "imports": {name: source_of(sys.modules[name]) for name in config.imports},
         "files": model_files(config.model.settings),
+        **checkpoint(config.model.settings),
         "algorithm": source_of(type(program.algorithm)),
         **environment.versions(environment.LEARNING),
         "ray": ray.__version__,
@@ -71,6 +74,12 @@ def description(config: Config, source: Source, program: Program, shares: Share)
         "deterministic": ON_GPU if shares.gpus else ON_CPU,
         "settings": settings(config, source, program),
     }
+
+
+def checkpoint(model: object) -> dict[str, Any]:
+    """The revision and the hashes of the files of a checkpoint that the model starts from. `model`: its settings."""
+    files = hashes(model)
+    return {"checkpoint": {"revision": getattr(model, "revision", None), "files": files}} if files else {}
 
 
 def settings(config: Config, source: Source, program: Program) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fedray.core.types import RunError
-from fedray.data.features.log_mel import FeatureSettings, log_mels
+from fedray.data.features.log_mel import LogMelSettings, log_mels
 from fedray.data.text.tokenisers import SentencePiece, load_tokeniser
 from fedray.experiment.config import Config, load
 from fedray.models import MODELS, export_onnx
@@ -46,14 +46,17 @@ def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
     with tempfile.TemporaryDirectory(prefix="fedray-") as saved:
         folder.storage.download("model", Path(saved))
         model, labels = read_model(config, Path(saved))
+    features = config.features
+    if not isinstance(features, LogMelSettings):
+        raise ValueError("model.onnx computes log-mels from a waveform: this run has features of another kind")
     window = getattr(config.task.settings, "window", None)
     frames = config.features.frames(window) if window is not None else None
     found = 0.0
 
     def build(path: Path) -> None:
         nonlocal found
-        export_onnx.write(model, labels, described(config.features), frames, path)
-        found = difference(model, config.features, path / "model.onnx")
+        export_onnx.write(model, labels, described(features), frames, path)
+        found = difference(model, features, path / "model.onnx")
         if found > TOLERANCE:
             raise RunError(f"model.onnx is not written: its outputs differ from the model's by {found:g}")
 
@@ -84,7 +87,7 @@ def read_model(config: Config, folder: Path) -> tuple[torch.nn.Module, list[str]
     return model, labels
 
 
-def difference(model: torch.nn.Module, features: FeatureSettings, file: Path) -> float:
+def difference(model: torch.nn.Module, features: LogMelSettings, file: Path) -> float:
     """The largest difference between the outputs of model.onnx and of the model, on noise of several lengths."""
     try:
         import onnxruntime

@@ -28,7 +28,7 @@ from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register, tell_replaced
 from fedray.experiment.description import Description, carried_on, description
 from fedray.experiment.learnable import tell_unlearnable
-from fedray.experiment.memory import actor_bytes, check_models
+from fedray.experiment.memory import actor_bytes, check_models, is_large, training_bytes
 from fedray.experiment.private import paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
@@ -167,7 +167,8 @@ def fitting(config: Config, program: Program, shares: Share) -> Share:
     """
     check_models(config.clock, program, session.resources())
     population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
-    each = actor_bytes(program, config.engine.together(shares.gpus > 0))
+    together = config.engine.together(shares.gpus > 0)
+    each = actor_bytes(program, together, training_bytes(program, together) if is_large(program) else 0.0)
     found = share(config.engine, session.resources(), population, each)
     if population is None and found.actors < shares.actors:
         print(

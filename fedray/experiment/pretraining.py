@@ -20,10 +20,12 @@ from fedray.config.schema import plain
 from fedray.config.source import ConfigError, Source, dotted
 from fedray.config.written import as_yaml, recorded
 from fedray.core.parallel import serial
-from fedray.core.settings import Choice, choice
+from fedray.core.settings import Choice, choice, kinds
 from fedray.core.texts import json_text
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.kinds import FEATURES
+from fedray.data.features.log_mel import LogMelSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import federate
@@ -61,7 +63,8 @@ class PretrainingConfig:
     seed: int = 0  # seed of all random draws except those of the corpus
     imports: list[str] = field(default_factory=list)  # the user's modules, imported first: they add to the registries
     data: DataSettings = field(default_factory=DataSettings)  # all training data, of clients and server
-    features: FeatureSettings = field(default_factory=lambda: FeatureSettings(bins=64))
+    # How a recording becomes the model's input. The default of `bins` is 64.
+    features: FeatureSettings = kinds(FEATURES, "logmel", LogMelSettings(bins=64))
     model: Choice = choice(MODELS, "audio_cnn")  # the network whose encoder is trained
     contrastive: ContrastiveSettings = field(default_factory=ContrastiveSettings)
 

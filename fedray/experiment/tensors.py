@@ -49,12 +49,14 @@ def first_broadcast(config: Config, data: SpeechData) -> tuple[Algorithm, Broadc
 
 def tensor_rows(layout: Layout, broadcast: Broadcast) -> list[TensorRow]:
     """The tensors in the order of the vector. `broadcast`: what the server sends."""
-    moving = broadcast.params.size - broadcast.constant
-    ends = {"trained": layout.trainable, "statistics": layout.moving, "frozen": layout.size}
+    moving, own = broadcast.params.size - broadcast.constant, layout.personal
+    kinds = {entry.name: entry for entry in layout.training.entries}
+    ends = {"trained": layout.training.trainable, "statistics": layout.training.moving, "frozen": layout.size}
     rows = []
     for entry in layout.entries:
-        kind = next(kind for kind, end in ends.items() if entry.start < end)
-        rows.append(TensorRow(entry.name, entry.shape, kind, "every round" if entry.start < moving else "once"))
+        kind = next(kind for kind, end in ends.items() if kinds[entry.name].start < end)
+        stays = "stays with the client" if own.start <= entry.start < own.stop else "once"
+        rows.append(TensorRow(entry.name, entry.shape, kind, "every round" if entry.start < moving else stays))
     return rows
 
 

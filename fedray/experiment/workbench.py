@@ -24,8 +24,9 @@ from fedray.engine.jobs.soundness import sizes
 from fedray.engine.jobs.work import Program, asset_bytes
 from fedray.engine.lane import personal
 from fedray.engine.lane.training import LaneBook
+from fedray.engine.options.chosen import chosen
 from fedray.engine.round.plan import Plan
-from fedray.engine.round.records import row_of, store_prepared
+from fedray.engine.round.records import record, row_of, store_prepared
 from fedray.engine.round.rounds import Rounds
 from fedray.engine.telemetry.progress import Display
 from fedray.experiment.builders import build_data, build_plan, build_program
@@ -138,7 +139,7 @@ class Workbench:
         rounds, before = self._rounds(state)
         outcome = rounds.train(before)
         server = rounds.finish(before, outcome)
-        after, _ = rounds.record(before, outcome, server)
+        after, _ = record(before, outcome, server)
         due = "dev" in self.data.splits() and self.plan.scores(after.round)
         scored = rounds.evaluate(server, after.round, ["dev"], final=False)["dev"] if due else None
         following = replace(state, progress=after, states=self._states.taken(after.files()))
@@ -218,7 +219,9 @@ class Workbench:
         return rounds, progress
 
     def _new_rounds(self) -> Rounds:
-        return Rounds(self._program, self.plan, self._pool, Path(), asset_bytes(self._assets), _tell)
+        rounds = Rounds(self._program, self.plan, self._pool, Path(), asset_bytes(self._assets), _tell)
+        rounds.options = chosen(rounds)
+        return rounds
 
 
 def _tell(kind: str, data: Mapping[str, Any]) -> None:

@@ -8,6 +8,8 @@ from fedray.models.audio_cnn import AudioCNN
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
 from fedray.models.crnn import CRNN
+from fedray.models.encoder import Encoder, EncoderClassifier
+from fedray.models.speechbrain_folder import SpeechBrainCTC
 from fedray.models.whisper import Whisper
 
 MODELS: dict[str, type[nn.Module]] = {
@@ -15,5 +17,9 @@ MODELS: dict[str, type[nn.Module]] = {
     "conformer": Conformer,
     "crdnn": CRDNN,
     "crnn": CRNN,
+    "encoder": Encoder,
+    "speechbrain": SpeechBrainCTC,
     "whisper": Whisper,
 }
+# What classification trains in place of a recogniser.
+CLASSIFIERS: dict[type[nn.Module], type[nn.Module]] = {Encoder: EncoderClassifier, Whisper: EncoderClassifier}

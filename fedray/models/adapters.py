@@ -22,14 +22,15 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from fedray.core.parameters import Layout
-from fedray.core.ranges import Natural, Part, Positive
+from fedray.core.ranges import Natural, Part, Positive, Ranged
 from fedray.core.types import Vector
 
 ORIGINAL = re.compile(r"parametrizations\.(\w+)\.original$")
+FACTOR = re.compile(r"parametrizations\.\w+\.\d+\.[ab]$")  # of an adapter; other parametrizations are the model's own
 
 
 @dataclass(frozen=True)
-class LoRASettings:
+class LoRASettings(Ranged):
     """The size of the adapters, and which weights get one."""
 
     rank: Natural = 4  # 0: no adapters, the whole model is tuned
@@ -44,8 +45,7 @@ class LoRASettings:
     whole: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.rank < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
-            raise ValueError("lora.rank must be at least 0, lora.alpha above 0, and lora.dropout from 0 to below 1")
+        super().__post_init__()
         if not self.targets:
             raise ValueError(
                 'lora.targets is empty: list parts of weights\' names, such as ["mha_layer.*_proj", "ffn"]'
@@ -94,7 +94,9 @@ def adapt(model: nn.Module, settings: LoRASettings) -> nn.Module:
     """
     holders = Counter(id(parameter) for module in model.modules() for parameter in module.parameters(recurse=False))
     names = [
-        name for name, parameter in model.named_parameters() if parameter.ndim >= 2 and holders[id(parameter)] == 1
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.ndim >= 2 and holders[id(parameter)] == 1 and "parametrizations." not in name
     ]
     for target in settings.targets:
         if not any(re.search(target, name) for name in names):
@@ -145,7 +147,7 @@ def merged(model: nn.Module) -> dict[str, Tensor]:
         if found := ORIGINAL.search(name):
             owner = name[: found.start()]
             state[owner + found[1]] = getattr(model.get_submodule(owner.rstrip(".")), found[1]).detach()
-        elif "parametrizations." not in name:
+        elif not FACTOR.search(name):
             state[name] = tensor
     return state
 
@@ -153,7 +155,7 @@ def merged(model: nn.Module) -> dict[str, Tensor]:
 def plain_names(model: nn.Module) -> dict[str, str]:
     """Names in the adapted model -> names in the model without adapters, leaving out the adapters' parameters."""
     named = {name: ORIGINAL.sub(r"\1", name) for name in model.state_dict()}
-    return {name: plain for name, plain in named.items() if "parametrizations." not in plain}
+    return {name: plain for name, plain in named.items() if not FACTOR.search(plain)}
 
 
 @dataclass(frozen=True)

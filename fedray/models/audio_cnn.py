@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, pad
 
-from fedray.core.ranges import Part
+from fedray.core.ranges import Part, Ranged
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.kernels import on_cpu
@@ -47,16 +47,12 @@ PIECE = 8 * 98 * 64  # frames times bins that a CPU processes together
 
 
 @dataclass(frozen=True)
-class AudioCNNSettings:
+class AudioCNNSettings(Ranged):
     """The section `model` for kind `audio_cnn`."""
 
     dropout: Part = 0.1  # share of the maps that each block drops
     # A file with initial weights: a state dict of the same model, with or without its last layer `out`.
     init: str | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"model.dropout must be a share from 0 to below 1, not {self.dropout}")
 
 
 class Block(nn.Module):

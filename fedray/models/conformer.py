@@ -26,7 +26,7 @@ from speechbrain.nnet.normalization import LayerNorm
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fedray.core.ranges import Count, Natural, Part
+from fedray.core.ranges import Count, Natural, Part, Ranged
 from fedray.models.heads import Heads
 from fedray.models.kernels import on_cpu
 from fedray.models.padding import Reflect, Silence, padding, shortest_of
@@ -40,7 +40,7 @@ LONGEST = 2500  # positions in SpeechBrain's table of absolute positions: 100 s 
 
 
 @dataclass(frozen=True)
-class ConformerSettings:
+class ConformerSettings(Ranged):
     """The sizes of a Conformer. The defaults give a model of 0.22M parameters that trains on a CPU.
 
     Conformer-S of the FedNST paper has front=conv2d, d_model=144, layers=12, ffn=1024, kernel=31,
@@ -64,6 +64,7 @@ class ConformerSettings:
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.front not in FRONTS:
             raise ValueError(f"model.front={self.front!r} is unknown: choose one of {', '.join(FRONTS)}")
         if self.attention not in ATTENTIONS:

@@ -23,7 +23,7 @@ from speechbrain.nnet.RNN import GRU, LSTM, AttentionalRNNDecoder
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from fedray.core.ranges import Count, Natural, Part
+from fedray.core.ranges import Count, Natural, Part, Ranged
 from fedray.models.heads import Heads
 from fedray.models.kernels import on_cpu
 from fedray.models.norms import batch_norms
@@ -36,7 +36,7 @@ KERNEL = (3, 3)  # frames, bins: the only size that `Reflect` supports
 
 
 @dataclass(frozen=True)
-class CRDNNSettings:
+class CRDNNSettings(Ranged):
     """The sizes of a CRDNN. The defaults give a model of 0.5M parameters that trains on a CPU.
 
     Gao et al. have channels=[128, 200], rnn_layers=5, rnn_neurons=1024, dnn_blocks=2, dnn_neurons=1024,
@@ -45,7 +45,7 @@ class CRDNNSettings:
     `eos` are by default two tokens after the vocabulary; in the recipes both are the blank, 0.
     """
 
-    channels: tuple[int, ...] = (16, 32)  # channels of each block, which has two convolutions and halves the bins
+    channels: tuple[Count, ...] = (16, 32)  # channels of each block, which has two convolutions and halves the bins
     time_pooling: Count = 4  # frames that are pooled into one
     rnn: str = "lstm"  # lstm | gru
     rnn_layers: Count = 1  # layers of the recurrent encoder, in both directions
@@ -64,23 +64,11 @@ class CRDNNSettings:
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.rnn not in RNNS:
             raise ValueError(f"model.rnn={self.rnn!r} is unknown: choose one of {', '.join(RNNS)}")
-        sizes = (
-            "time_pooling",
-            "rnn_layers",
-            "rnn_neurons",
-            "dnn_blocks",
-            "dnn_neurons",
-            "decoder_neurons",
-            "attention",
-            "embedding",
-        )
-        small = [name for name in (*sizes, "attention_channels", "attention_kernel") if getattr(self, name) < 1]
-        if small or not self.channels or min(self.channels) < 1:
-            raise ValueError(f"model.{small[0] if small else 'channels'} must be at least 1")
-        if self.decoder_layers < 0 or not 0 <= self.dropout < 1:
-            raise ValueError("model.decoder_layers must be at least 0, and model.dropout a share from 0 to below 1")
+        if not self.channels:
+            raise ValueError("model.channels must name at least one block")
         if (self.bos is None) != (self.eos is None):
             raise ValueError(
                 "model.bos and model.eos must be set together, or not at all (then they follow the vocabulary)"

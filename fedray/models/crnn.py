@@ -13,7 +13,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from fedray.core.ranges import Part
+from fedray.core.ranges import Part, Ranged
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.kernels import on_cpu
@@ -40,7 +40,7 @@ SIZES = {
 
 
 @dataclass(frozen=True)
-class CRNNSettings:
+class CRNNSettings(Ranged):
     """The section `model` for kind `crnn`."""
 
     size: str = "base"  # base | lite | tiny | mid | deep
@@ -48,10 +48,9 @@ class CRNNSettings:
     init: str | None = None  # a file with initial weights: a state dict of the same model
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.size not in SIZES:
             raise ValueError(f"model.size={self.size!r} is unknown: choose one of {', '.join(SIZES)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"model.dropout must be a share from 0 to below 1, not {self.dropout}")
 
 
 class CRNN(nn.Module):

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedray.core.ranges import Count, Natural, Share
+from fedray.core.ranges import Count, Natural, Ranged, Share
 
 if TYPE_CHECKING:
     import faiss
@@ -42,7 +42,7 @@ FEWEST_PROBES = {"frames": 16, "states": 4}
 
 
 @dataclass(frozen=True)
-class MemorySettings:
+class MemorySettings(Ranged):
     """What a memory stores, and how it is searched."""
 
     # frames: hidden states of the encoder with the aligned CTC labels | states: of the decoder with the next token
@@ -60,17 +60,9 @@ class MemorySettings:
     code_bytes: Count | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.keys not in KEYS:
             raise ValueError(f"memory.keys must be {' or '.join(KEYS)}, not {self.keys!r}")
-        for name in ("lists", "probes", "fewest_probes"):
-            if (given := getattr(self, name)) is not None and given < 1:
-                raise ValueError(f"memory.{name} must be at least 1")
-        if not 0 <= self.prune_above <= 1:
-            raise ValueError(f"memory.prune_above is a probability, from 0 to 1, not {self.prune_above}")
-        if min(self.exact_below, self.compressed_from) < 0 or (self.code_bytes is not None and self.code_bytes < 1):
-            raise ValueError(
-                "memory.exact_below and compressed_from must not be below 0, and memory.code_bytes at least 1"
-            )
 
 
 class Memory:

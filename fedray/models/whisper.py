@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor, nn
 
-from fedray.core.texts import parsed, read_text
+from fedray.core.ranges import Positive, Ranged
+from fedray.models.checkpoint import CONFIG, check_weights, located, read_object
+from fedray.models.padding import padding
 from fedray.models.steps import Attention, Layer, Steps, TransformerSteps
 
 SAMPLE_RATE, FRAMES_A_SECOND = 16_000, 100
+ENGLISH = 51_864  # tokens of the checkpoints for English alone; those of many languages have more
 QUIETEST = 2.0  # the lowest feature below the loudest one of an utterance: 8 in log10, divided by 4
 OVERHANG = 2  # frames after a clip that fills the window, for its last samples: Whisper drops them
 SILENCE = -1.5  # the lowest feature, of the power 1e-10
@@ -42,25 +44,25 @@ EXTRACTORS = ("preprocessor_config.json", "processor_config.json")  # hold the w
 
 
 @dataclass(frozen=True)
-class WhisperSettings:
+class WhisperSettings(Ranged):
     """Which checkpoint, and how to use it."""
 
-    folder: str | None = None  # folder of the checkpoint
+    folder: str | None = None  # folder of the checkpoint, or its name on Hugging Face's hub, OWNER/MODEL
+    revision: str | None = None  # of a name on the hub: branch, tag or commit; null: its main branch
     # language of the speech; null: for a checkpoint of one language, such as whisper-small.en
     language: str | None = "en"
     # transcribe | translate: what the prompt asks for; Whisper has learnt to translate into English only
     prompt: str = "transcribe"
     # Seconds of a window. Shorter windows cost less and give other outputs [ours]. null: the window of the checkpoint.
-    seconds: float | None = None
+    seconds: Positive | None = None
     init: str | None = None  # a file with initial weights, a state dict, instead of the folder's weights
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.prompt not in PROMPTS:
             raise ValueError(f"model.prompt must be {' or '.join(PROMPTS)}, not {self.prompt!r}")
         if self.language is None and self.prompt != PROMPTS[0]:
             raise ValueError(f"model.prompt={self.prompt} needs model.language: a checkpoint of one language has none")
-        if self.seconds is not None and self.seconds <= 0:
-            raise ValueError(f"model.seconds must be above 0, not {self.seconds}")
 
 
 def checked_folder(settings: WhisperSettings) -> Path:
@@ -69,7 +71,9 @@ def checked_folder(settings: WhisperSettings) -> Path:
         raise ValueError(
             "model.folder is missing: set it to a checkpoint with config.json, tokenizer.json and model.safetensors"
         )
-    folder = Path(settings.folder).expanduser()
+    folder = located(settings.folder, settings.revision)
+    if not folder.is_dir():
+        raise ValueError(f"model.folder: there is no folder {folder.absolute()}")
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         lacks = " and no ".join(missing)
@@ -112,6 +116,26 @@ class Whisper(nn.Module):
         self.whisper = WhisperForConditionalGeneration(config)
 
     @staticmethod
+    def derived(settings: WhisperSettings, task: str, algorithm: str) -> dict[str, Any]:
+        """Key of a configuration -> the value that fits the checkpoint, for keys that the user does not set."""
+        found: dict[str, Any] = {
+            "features.kind": "whisper",
+            "task.augment": {"time_masks": 0, "frequency_masks": 0},
+            "algorithm.pretrain": {"steps": 0},
+        }
+        if task != "classification":
+            found |= {"task.tokens": "pretrained", "task.ctc_weight": 0.0, "task.decode.search": "attention"}
+            found |= {"task.decode.ctc_weight": 0.0} | ({"model.prompt": "translate"} if task == "translation" else {})
+        if algorithm == "fedlora":
+            found["algorithm.lora.targets"] = ["self_attn.*_proj", "fc[12]"]
+        if settings.folder is not None:
+            config = read_object(checked_folder(settings) / CONFIG, "num_mel_bins", "vocab_size")
+            found["features.bins"] = config["num_mel_bins"]
+            if config["vocab_size"] == ENGLISH:
+                found["model.language"] = None
+        return found
+
+    @staticmethod
     def limits(settings: WhisperSettings) -> tuple[int, int]:
         """The most frames of an utterance, and the most tokens of a text with its end."""
         window, most_tokens = limits(settings)
@@ -121,7 +145,10 @@ class Whisper(nn.Module):
         """Load the checkpoint's weights. The table of positions is cut to the window."""
         from transformers import WhisperForConditionalGeneration
 
-        state = WhisperForConditionalGeneration.from_pretrained(self.folder).state_dict()
+        check_weights(self.folder)
+        state = WhisperForConditionalGeneration.from_pretrained(
+            self.folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
+        ).state_dict()
         name = "model.encoder.embed_positions.weight"
         state[name] = state[name][: self.window // 2]
         self.whisper.load_state_dict(state)
@@ -138,13 +165,7 @@ class Whisper(nn.Module):
             raise ValueError(
                 f"an utterance of {seconds:g} s is too long: Whisper's window has {self.window / FRAMES_A_SECOND:g} s"
             )
-        longest = min(longest, self.window)
-        features = features[:, :longest]
-        spoken = length_to_mask(lengths.to(features.device), longest, torch.bool)[..., None]
-        loudest = features.masked_fill(~spoken, -torch.inf).amax((1, 2), keepdim=True)
-        silence = (loudest - QUIETEST).clamp(min=SILENCE)
-        heard = silence.expand(-1, self.window, self.bins).clone()
-        heard[:, :longest] = torch.where(spoken, features, silence)
+        heard = in_window(features, lengths, self.window)
         hidden: Tensor = self.whisper.model.encoder(heard.transpose(1, 2)).last_hidden_state
         return hidden, ((lengths + 1) // 2).clamp(max=hidden.shape[1])
 
@@ -207,11 +228,25 @@ class Whisper(nn.Module):
 
     def _extractor(self, path: Path) -> dict[str, Any]:
         """The settings of the checkpoint's feature extractor, for this window. A processor's file may lack them."""
-        found = _object(path)
+        found = read_object(path)
         section = found if path.name == EXTRACTORS[0] else found.get("feature_extractor", {})
         samples = self.window // FRAMES_A_SECOND * int(section.get("sampling_rate", SAMPLE_RATE))
         section |= {"chunk_length": self.window // FRAMES_A_SECOND, "n_samples": samples, "nb_max_frames": self.window}
         return found
+
+
+def in_window(features: Tensor, lengths: Tensor, window: int) -> Tensor:
+    """Features [B, T, bins] and lengths [B] in frames -> what Whisper's encoder reads, [B, window, bins].
+
+    Silence, 8 below the loudest feature of an utterance in log10, follows the utterance.
+    """
+    longest = min(features.shape[1], window)
+    spoken = ~padding(lengths.to(features.device), longest)[..., None]
+    features = features[:, :longest]
+    loudest = features.masked_fill(~spoken, -torch.inf).amax((1, 2), keepdim=True)
+    silence = (loudest - QUIETEST).clamp(min=SILENCE)
+    heard = torch.where(spoken, features, silence)
+    return torch.cat([heard, silence.expand(-1, window - longest, features.shape[2])], 1)
 
 
 def decoder_layer(layer: Any) -> Layer:
@@ -230,7 +265,7 @@ def limits(settings: WhisperSettings) -> tuple[int, int]:
     ValueError for `seconds` beyond the checkpoint's window, and for a damaged config.json.
     """
     folder = checked_folder(settings)
-    config = _object(folder / "config.json", "max_source_positions", "max_target_positions")
+    config = read_object(folder / "config.json", "max_source_positions", "max_target_positions")
     window = 2 * int(config["max_source_positions"])
     if settings.seconds is not None:
         if settings.seconds * FRAMES_A_SECOND > window:
@@ -249,7 +284,8 @@ def prompt_words(settings: WhisperSettings) -> list[str]:
 
 def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
     """The ids of the tokens that begin every text. ValueError names those that the tokeniser lacks."""
-    known = {row["content"]: row["id"] for row in _object(folder / "tokenizer.json", "added_tokens")["added_tokens"]}
+    tokeniser = read_object(folder / "tokenizer.json", "added_tokens")
+    known = {row["content"]: row["id"] for row in tokeniser["added_tokens"]}
     wanted = prompt_words(settings)
     missing = [token for token in wanted if token not in known]
     if missing:
@@ -258,12 +294,3 @@ def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
             f"{folder / 'tokenizer.json'}: has no {lacks}: is model.language={settings.language} one of its languages?"
         )
     return [known[token] for token in wanted]
-
-
-def _object(path: Path, *keys: str) -> dict[str, Any]:
-    """The JSON object in a file of a checkpoint. ValueError: the file holds none, or it lacks one of the keys."""
-    found = parsed(read_text(path), path)
-    if not isinstance(found, dict) or (missing := [key for key in keys if key not in found]):
-        lacks = f"has no {missing[0]}" if isinstance(found, dict) else "is not an object"
-        raise ValueError(f"{path}: {lacks}: fetch the checkpoint again")
-    return found

@@ -17,6 +17,7 @@ import soundfile
 from fedray.config import schema
 from fedray.config.source import Source
 from fedray.data.features import audio
+from fedray.data.features.kinds import FEATURES
 from fedray.data.features.packed import file_of
 from fedray.data.manifest import Manifest
 from fedray.runs.folder import RunFolder
@@ -64,7 +65,10 @@ def embedded(folder: RunFolder, utterances: Sequence[str], folders: Sequence[Pat
     for text in _texts(data.get("options")):
         if not _is_below(Path(data["root"] or inside[0], text).resolve(), inside):
             raise ValueError("data.options names a file outside the folders of --audio")
-    source = Source({"data": data, "features": given.get("features", {})}, {"": folder.storage.shown(CONFIG)})
+    features = given.get("features")
+    if isinstance(features, dict) and features.get("kind", "logmel") not in FEATURES:  # a user's, not imported
+        features = {name: value for name, value in features.items() if name == "sample_rate"}
+    source = Source({"data": data, "features": features}, {"": folder.storage.shown(CONFIG)})
     config = schema.build(experiment.Audible, source)
     wanted = pa.array(utterances, pa.large_string())
     clips = {}

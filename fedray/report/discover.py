@@ -15,9 +15,17 @@ BESIDE = ("run.json", "metrics.jsonl")  # a run has one of them next to its conf
 
 
 def find(paths: Sequence[str | Path]) -> list[Run]:
-    """The runs at or below the paths, sorted by name, including unfinished runs.
+    """The runs at or below the paths, including unfinished runs.
 
     Raises ValueError if a path holds no run, or a file is damaged.
+    """
+    return [Run.read(folder, name, trial) for folder, name, trial in located(paths)]
+
+
+def located(paths: Sequence[str | Path]) -> list[tuple[RunFolder, str, RunFolder | None]]:
+    """The run folders at or below the paths: each with the name of its run, and the folder of its Tune trial, if any.
+
+    Raises ValueError if a path holds no run.
     """
     if not paths:
         raise ValueError("name at least one run folder, or a folder of runs")
@@ -29,7 +37,7 @@ def find(paths: Sequence[str | Path]) -> list[Run]:
         folders |= {folder.place: (folder, trial) for folder, trial in found}
     named = [trial or folder for folder, trial in folders.values()]
     names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in named])
-    return [Run.read(folder, name, trial) for (folder, trial), name in zip(folders.values(), names, strict=True)]
+    return [(folder, name, trial) for (folder, trial), name in zip(folders.values(), names, strict=True)]
 
 
 def trials_without_a_run(paths: Sequence[str | Path]) -> list[str]:

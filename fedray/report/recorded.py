@@ -15,7 +15,6 @@ from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
 from fedray.config.source import dotted
 from fedray.core.metrics import ALONE
-from fedray.report import renamed
 from fedray.report.predictions import NAME, Predictions
 from fedray.report.words import rising
 from fedray.runs import trips_table
@@ -33,7 +32,7 @@ TOTALS = ("traffic/total", "virtual/hours", "virtual/device_hours", "virtual/ene
 # What a report reads of a run folder.
 FILES = (
     *("results.json", "run.json", "metrics.jsonl", "failures.jsonl", TRIPS, trips_table.NAME),
-    *(NAME, "clients.parquet", "personal.tsv", "own.tsv", "audit.tsv"),
+    *(NAME, "clients.parquet", "personal.tsv", "audit.tsv"),
 )
 Json = dict[str, Any]  # an object from a JSON file
 
@@ -68,9 +67,9 @@ class Run:
         return cls(
             folder,
             name,
-            renamed.settings(config),
-            [renamed.metrics(row) for row in _rows(folder, "metrics.jsonl")],
-            None if results is None else renamed.metrics(results),
+            config,
+            _rows(folder, "metrics.jsonl"),
+            results,
             versions,
             _rows(folder, "failures.jsonl"),
             _json(trial, "params.json") or {} if trial else {},
@@ -137,8 +136,7 @@ class Run:
     @functools.cached_property
     def personal(self) -> pa.Table | None:
         """A row per client and split: client, split, and personal scores. None without `evaluation.personal_final`."""
-        name = renamed.file_name(self.folder, "personal.tsv")
-        return self._table(name, lambda file: read_csv(file, None, *TSV), "client", "split")
+        return self._table("personal.tsv", lambda file: read_csv(file, None, *TSV), "client", "split")
 
     def of_clients(self, metric: str) -> dict[str, float]:
         """Client -> its score, for a metric personal/<split>/<score>; a client without a score is missing."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 
 from fedray.config.schema import build
 from fedray.config.source import Source
-from fedray.report import renamed
 from fedray.report.figures import Figure, from_description
 from fedray.runs.folder import RunFolder
 from fedray.runs.strangers import check_files
@@ -48,7 +47,6 @@ def read(folder: RunFolder) -> tuple[SweepDescription, Sequence[Figure]]:
             raise ValueError("not an object")
     except ValueError as error:
         raise ValueError(f"{shown}: is not a JSON object ({error}): correct or remove it") from error
-    values = renamed.sweep(values)
     descriptions = values.pop("figures", [])
     if not isinstance(descriptions, list) or not all(isinstance(one, dict) for one in descriptions):
         raise ValueError(f"{shown}: figures must be a list of objects: correct or remove it")

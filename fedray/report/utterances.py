@@ -20,7 +20,8 @@ from fedray import experiment
 from fedray.core.seeds import numpy_generator
 from fedray.data.analysis.unusual import unusual
 from fedray.data.features import audio
-from fedray.data.features.log_mel import FeatureSettings, log_mels
+from fedray.data.features.log_mel import LogMelSettings, log_mels
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.manifest import Manifest, Rows, Utterance
 from fedray.report.clips import LONGEST, as_uri
 from fedray.report.page import ENVIRONMENT, STYLESHEET
@@ -131,7 +132,8 @@ def clip(row: Utterance, features: FeatureSettings, anonymous: bool) -> Clip:
 
 def spectrogram(wave: torch.Tensor, features: FeatureSettings) -> str:
     """A data URI of a PNG with a pixel per frame and mel bin, low frequencies below; `wave`: float32 [samples]."""
-    mels = log_mels(wave, replace(features, kind="logmel", bins=BINS, normalise="none")).numpy()
+    given = features if isinstance(features, LogMelSettings) else LogMelSettings(sample_rate=features.sample_rate)
+    mels = log_mels(wave, replace(given, bins=BINS, normalise="none")).numpy()
     file = io.BytesIO()
     top = float(mels.max())
     imsave(file, mels.T, cmap="magma", origin="lower", vmin=top - RANGE, vmax=top, format="png")

@@ -19,18 +19,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from fedray.core.drawing import spread
 from fedray.core.metrics import Metrics
-from fedray.core.settings import Choice, positive
+from fedray.core.ranges import Positive, Ranged
+from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
 from fedray.data.features.dataset import Batch, Utterances, batches, codes
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
-from fedray.models import MODELS, audio_cnn, crnn
+from fedray.models import CLASSIFIERS, audio_cnn, crnn, export_encoder
+from fedray.models.encoder import EncoderClassifier
 from fedray.storage.files import write_atomically
 from fedray.storage.serialize import save_tensors
-from fedray.training.task import Targets, Task
+from fedray.training.task import SHOWN, Targets, Task
 from fedray.training.windows import all_windows, random_window
 
 EVALUATION_BATCH = 64
@@ -39,21 +42,21 @@ ClassNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class ClassificationSettings:
+class ClassificationSettings(Ranged):
     """Classes, windows and masks."""
 
     label: str = "label"  # label | text: the column of the manifest that holds the class
     classes: list[str] | None = None  # the classes; null: all classes of the server and the clients, sorted
     # Seconds: train on a random window of each clip, score by the mean logits of all its windows. null: whole clips.
-    window: float | None = None
+    window: Positive | None = None
     augment: SpecAugmentSettings = field(default_factory=lambda: SpecAugmentSettings(time_masks=0, frequency_masks=0))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.label not in COLUMNS:
             raise ValueError(f"label must be {' or '.join(COLUMNS)}, not {self.label!r}")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise ValueError(f"classes must be two or more different labels, not {self.classes}")
-        positive(window=self.window)
 
 
 class Classification(Task):
@@ -89,11 +92,22 @@ class Classification(Task):
     @classmethod
     def check_setup(cls, settings: ClassificationSettings, model: Choice, features: FeatureSettings) -> None:
         super().check_setup(settings, model, features)
-        model_class = MODELS[model.kind]
+        model_class = cls.network(model.kind)
         if hasattr(model_class, "ctc"):
             raise ValueError(
-                f"task.kind classification cannot train {model_class.__name__}: set model.kind=crnn or audio_cnn"
+                f"task.kind classification cannot train {model_class.__name__}: set model.kind=crnn, audio_cnn or "
+                "encoder"
             )
+
+    @classmethod
+    def network(cls, kind: str) -> type[nn.Module]:
+        found = super().network(kind)
+        return CLASSIFIERS.get(found, found)
+
+    def model(self) -> nn.Module:
+        if not issubclass(self.model_class, EncoderClassifier):
+            return super().model()
+        return self.model_class(self.model_settings, self.features.bins, self.outputs, self.classes)
 
     @classmethod
     def column(cls, settings: ClassificationSettings) -> str:
@@ -133,7 +147,7 @@ class Classification(Task):
         flat.model.eval()
         of_clips = np.empty((len(data), self.outputs), np.float32)
         with torch.no_grad():
-            for batch in batches(data, EVALUATION_BATCH, None):
+            for batch in batches(data, getattr(self.model_class, "evaluation_batch", EVALUATION_BATCH), None):
                 windows, clips = batch, None
                 if self._window is not None:
                     windows, clips = all_windows(batch, self._window, self.features.silence)
@@ -151,14 +165,14 @@ class Classification(Task):
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:
-        """Score the model's predictions; `final` adds one row for each utterance."""
+        """Score the model's predictions, with rows of all utterances (`final`) or of some."""
         return self.scored(data, self.logits(params, data, device), final)
 
     def scored(self, data: Utterances, logits: npt.NDArray[np.float32], final: bool) -> Evaluation:
         """Score logits [len(data), classes]: `accuracy` and `macro_f1` in percent, and `loss`, the mean cross-entropy.
 
         Macro-F1 is the unweighted mean over the classes that occur among targets or predictions, each from the counts
-        of all clips, as in scikit-learn. `final` adds one row for each utterance, with `errors` 0 or 1.
+        of all clips, as in scikit-learn. Rows have `errors` 0 or 1: of each utterance (`final`), or of some.
         """
         if not len(data):
             return Evaluation(Metrics())
@@ -172,21 +186,28 @@ class Classification(Task):
         both = np.bincount(targets, minlength=self.outputs) + np.bincount(predictions, minlength=self.outputs)
         f1 = zip(self.classes, true_positives, both, strict=True)
         metrics += Metrics.of({f"macro_f1|{name}": (200.0 * positives, count) for name, positives, count in f1})
-        rows = zip(data.ids, data.speakers, targets.tolist(), predictions.tolist(), strict=True) if final else ()
-        return Evaluation(metrics, [self._row(*row) for row in rows])
+        rows = list(zip(data.ids, data.speakers, targets.tolist(), predictions.tolist(), strict=True))
+        chosen = range(len(rows)) if final else spread(len(rows), SHOWN)
+        return Evaluation(metrics, [self._row(*rows[place]) for place in chosen])
 
     def export(self, params: Vector, folder: Path) -> None:
-        """Write model.pt (a state dict), classes.json and, for fedray's own models, example.py (needs only torch)."""
+        """Write model.pt (a state dict), classes.json and, for fedray's own models, example.py (needs only torch).
+
+        A pre-trained encoder is written as a checkpoint of transformers.
+        """
         flat = self.flat("cpu")
         flat.load(params)
         folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(flat.model, EncoderClassifier):
+            export_encoder.save_classifier(flat.model, self.classes, folder)
+            return
         state = {name: value.detach().clone() for name, value in flat.model.state_dict().items()}
         save_tensors(state, folder / "model.pt")
         texts = {"classes.json": json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n"}
-        if isinstance(flat.model, crnn.CRNN):
-            texts["example.py"] = crnn.example(flat.model.settings, self.described_features(), self._window)
-        elif isinstance(flat.model, audio_cnn.AudioCNN):
-            texts["example.py"] = audio_cnn.example(self.described_features(), self._window)
+        if (features := self.described_features()) is not None and isinstance(flat.model, crnn.CRNN):
+            texts["example.py"] = crnn.example(flat.model.settings, features, self._window)
+        elif features is not None and isinstance(flat.model, audio_cnn.AudioCNN):
+            texts["example.py"] = audio_cnn.example(features, self._window)
         for name, text in texts.items():
             write_atomically(folder / name, functools.partial(Path.write_text, data=text, encoding="utf-8"))
 

@@ -18,15 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Annotated, Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedray.core.ranges import Count, Positive
+from fedray.core.ranges import Count, Positive, Range, Ranged
 from fedray.core.seeds import numpy_generator, seed_all
-from fedray.core.settings import positive
 from fedray.core.types import State
 from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.training.local import finite
@@ -34,22 +33,17 @@ from fedray.training.windows import random_window
 
 
 @dataclass(frozen=True)
-class ContrastiveSettings:
+class ContrastiveSettings(Ranged):
     """The defaults are the paper's, for FSD50K.
 
     A batch of 1,024 clips takes about 15 GB with audio_cnn, since the loss compares all its segments at once.
     """
 
     epochs: Count = 500  # passes over all clips
-    batch: int = 1024  # clips; each has batch - 1 negatives
+    batch: Annotated[int, Range(2)] = 1024  # clips; each has batch - 1 negatives
     lr: Positive = 1e-3  # Adam's learning rate
     window: Positive = 1.0  # seconds of a segment; a clip must be longer, or its two segments are the same
     units: Count = 256  # outputs of the head g
-
-    def __post_init__(self) -> None:
-        positive(epochs=self.epochs, lr=self.lr, window=self.window, units=self.units)
-        if self.batch < 2:
-            raise ValueError(f"batch must be at least 2, not {self.batch}: the loss compares clips with each other")
 
 
 class Head(nn.Module):

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.nn.modules.conv import _ConvNd
 
 from fedray.core.parameters import FlatModel
-from fedray.core.ranges import Amount, Count, Natural, Positive
-from fedray.core.settings import positive
+from fedray.core.ranges import Amount, Count, Natural, Positive, Ranged
 from fedray.core.types import State
 
 OPTIMIZERS = ("sgd", "adam")
@@ -21,7 +20,7 @@ Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (g
 
 
 @dataclass(frozen=True)
-class ClientSettings:
+class ClientSettings(Ranged):
     """Local training. The optimiser starts anew in each round: a cross-device client keeps no optimiser state."""
 
     lr: Positive = 0.1  # eta, the learning rate in the first round; `schedule` changes it
@@ -32,15 +31,13 @@ class ClientSettings:
     l2: Amount = 0.0  # adds l2 x the sum of the squared weights of convolutions to the loss (Keras' regulariser)
 
     def __post_init__(self) -> None:
-        positive(lr=self.lr, batch=self.batch, epochs=self.epochs, clip=self.clip)
+        super().__post_init__()
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
-        if self.l2 < 0:
-            raise ValueError(f"l2 must not be below 0, not {self.l2}")
 
 
 @dataclass(frozen=True)
-class AdamWSettings:
+class AdamWSettings(Ranged):
     """AdamW with a linear warm-up, then half a cosine down to zero."""
 
     lr: Positive = 3e-3  # the highest learning rate, reached after the warm-up
@@ -48,11 +45,6 @@ class AdamWSettings:
     batch: Count = 8  # utterances in a step
     weight_decay: Amount = 0.01  # decoupled from the gradient, as in AdamW
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(lr=self.lr, batch=self.batch, clip=self.clip)
-        if min(self.warmup, self.weight_decay) < 0:
-            raise ValueError(f"warmup and weight_decay must not be below 0, not {self.warmup} and {self.weight_decay}")
 
     def rate(self, done: int, steps: int) -> float:
         """The learning rate of the next step, after `done` of `steps` steps."""
@@ -69,12 +61,6 @@ class PretrainSettings(AdamWSettings):
     # Parts of a batch, of at least two utterances each, that different client actors compute. Worthwhile above a
     # million parameters.
     shards: Count = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive(shards=self.shards)
-        if self.steps < 0:
-            raise ValueError(f"steps must not be below 0, not {self.steps}")
 
 
 class Optimizer(Protocol):

@@ -28,15 +28,16 @@ def check_patterns(patterns: Sequence[str], layout: Layout) -> None:
     modules = list(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in names if "." in name))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            near = get_close_matches(pattern, [*modules, *names], cutoff=0.5) or modules
+            near = get_close_matches(pattern, [*modules, *names], cutoff=0.5) or modules or names
             raise ValueError(
                 f"algorithm.personal: {pattern!r} matches no trained parameter or running statistic of the model; "
                 f"near it: {', '.join(near)}"
             )
     if patterns and not layout.trainable:
+        what = f"{patterns[0]!r} matches" if len(patterns) == 1 else f"{', '.join(map(repr, patterns))} match"
         raise ValueError(
-            f"algorithm.personal: {', '.join(patterns)} together match every trained parameter, and nothing would "
-            f"travel: leave out one of {', '.join(modules)}"
+            f"algorithm.personal: {what} every trained parameter, and nothing would travel: leave out one of "
+            f"{', '.join(modules or names)}"
         )
 
 

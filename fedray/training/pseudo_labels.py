@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Share
+from fedray.core.ranges import Ranged, SomeShare
 from fedray.core.types import Received, State
 from fedray.data.features.dataset import Utterances
 from fedray.training.speech_to_text import SpeechToText
@@ -19,18 +19,14 @@ from fedray.training.translation import Translation
 
 
 @dataclass(frozen=True)
-class ConfidenceSettings:
+class ConfidenceSettings(Ranged):
     """The share of a client's labels to train on: those with the highest log-probability per frame.
 
     The share changes linearly from `keep` in the first round to `keep_last` in the last one.
     """
 
-    keep: Share = 1.0  # share in the first round; 1: all labels
-    keep_last: Share = 1.0  # share in the last round
-
-    def __post_init__(self) -> None:
-        if not (0 < self.keep <= 1 and 0 < self.keep_last <= 1):
-            raise ValueError(f"keep and keep_last must be above 0 and at most 1, not {self.keep} and {self.keep_last}")
+    keep: SomeShare = 1.0  # share in the first round; 1: all labels
+    keep_last: SomeShare = 1.0  # share in the last round
 
     def share(self, round: int, rounds: int) -> float:
         """The share of labels to keep in round `round` of `rounds`."""

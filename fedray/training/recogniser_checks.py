@@ -88,7 +88,7 @@ def check_translator(model_class: type, model: Any, tokens: str, ctc_weight: flo
 
 def check_token_source(model: Any, tokens: str) -> None:
     """Raise ValueError for pretrained tokens without a checkpoint, and for `bos` or `eos` that texts may contain."""
-    if tokens == "pretrained" and getattr(model, "init", None) is None:
+    if tokens == "pretrained" and getattr(model, "init", None) is None and not hasattr(model, "folder"):
         raise ValueError(
             "task.tokens=pretrained needs a checkpoint: set model.kind=whisper, or model.init=RUN/model/model.pt, or "
             "choose characters, unigram or bpe"

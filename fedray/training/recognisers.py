@@ -44,6 +44,12 @@ class Recogniser(Protocol):
         ...
 
 
+def frame_keys(model: Recogniser, hidden: Tensor) -> Tensor:
+    """What a memory of frames stores of hidden states [B, T', D]: the states, or what the model says, [B, T', keys]."""
+    keys = getattr(model, "frame_keys", None)
+    return hidden if keys is None else keys(hidden)
+
+
 def by_ctc(model: Recogniser, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """CTC's log-probabilities and their lengths."""
     hidden, lengths = model.encode(features, lengths)

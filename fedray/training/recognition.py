@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Part, Share
+from fedray.core.ranges import Count, Part, Ranged, Share
 from fedray.core.settings import Choice, choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.error_rates import EditCounts, edit_counts
 from fedray.data.text.scoring import SCORING
@@ -30,7 +30,7 @@ from fedray.training.speech_to_text import TOKENS, UNLEARNABLE, SpeechToText, ta
 
 
 @dataclass(frozen=True)
-class RecognitionSettings:
+class RecognitionSettings(Ranged):
     """Tokens, loss and decoding."""
 
     # characters | unigram | bpe: trained on transcripts | pretrained: Whisper's, or those next to model.init
@@ -53,8 +53,7 @@ class RecognitionSettings:
     decode: DecodeSettings = field(default_factory=DecodeSettings)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.ctc_weight <= 1:
-            raise ValueError(f"ctc_weight must be from 0 to 1, not {self.ctc_weight}")
+        super().__post_init__()
         if self.label_smoothing and self.ctc_weight == 1:
             raise ValueError("label_smoothing is for the decoder's loss, and ctc_weight=1 has none: lower ctc_weight")
         if self.tokens not in TOKENS:
@@ -173,14 +172,17 @@ class Recognition(SpeechToText):
     ) -> Evaluation:
         """`wer` and `cer` of greedy search, in percent.
 
-        `final` adds the scores of the other `searches`, and one row for each utterance.
+        `final` adds the scores of the other `searches`, and has rows for all utterances instead of some.
         """
         if not len(data):
             return Evaluation(Metrics())
         texts = self.found(params, data, self.searches(assets) if final else {"wer": self.greedy()}, device)
         metrics = self.scores(data.texts, texts)
         characters = edit_counts(self.scored(data.texts), self.scored(texts["wer"]), "character")
-        return Evaluation(metrics + Metrics(cer=_percent(characters)), self.rows(data, texts) if final else [])
+        return Evaluation(
+            metrics + Metrics(cer=_percent(characters)),
+            self.rows(data, texts) if final else self.some_rows(data, texts),
+        )
 
     def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         references = self.scored(data.texts)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Positive
+from fedray.core.ranges import Count, Positive, Ranged
 from fedray.core.seeds import derive, numpy_generator
-from fedray.core.settings import positive
 from fedray.core.types import Received, Server, Update
 from fedray.data.features.dataset import Utterances
 from fedray.training.local import LocalModel
@@ -18,16 +17,13 @@ from fedray.training.task import Task
 
 
 @dataclass(frozen=True)
-class ServerPassSettings:
+class ServerPassSettings(Ranged):
     """One epoch of SGD over the server's labelled data."""
 
     lr: Positive = 0.1  # eta_S, the learning rate
     batch: Count = 6  # utterances in a step
     utterances: Count | None = None  # utterances in a pass, drawn anew each round; null: all
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(lr=self.lr, batch=self.batch, utterances=self.utterances, clip=self.clip)
 
 
 def server_pass(

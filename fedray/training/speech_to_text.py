@@ -15,28 +15,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import ctc_loss
 
+from fedray.core.drawing import spread
 from fedray.core.metrics import Metrics
 from fedray.core.settings import Choice
 from fedray.core.types import Vector
 from fedray.data.features.augment import SpecAugment
 from fedray.data.features.dataset import Batch, Utterances, batches
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Mask
-from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
-from fedray.data.text.tokenisers import Characters, SentencePiece, load_tokeniser
+from fedray.data.text.ctc_vocabulary import CTCVocabulary
+from fedray.data.text.tokenisers import Characters, SentencePiece
+from fedray.models import export_encoder
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
+from fedray.models.encoder import Encoder
 from fedray.models.export_recogniser import export, write_features
 from fedray.models.kernels import on_cpu
-from fedray.models.whisper import Whisper, checked_folder, limits
+from fedray.models.speechbrain_folder import SpeechBrainCTC
+from fedray.models.whisper import Whisper, limits
 from fedray.storage.serialize import save_tensors
+from fedray.training.checkpoint_tokens import AnyTokeniser, checkpoint_tokens
 from fedray.training.decoding.search import Hypothesis, Search
 from fedray.training.learnable import Capacity, Demand
 from fedray.training.recogniser_checks import check_same_tokens, check_seconds, check_tokens
 from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ctc, decoder_losses, teacher_forced
 from fedray.training.stack import answer
-from fedray.training.task import Targets, Task
+from fedray.training.task import SHOWN, Targets, Task
 
 EVALUATION_BATCH = 32
 TOKENS = ("characters", "unigram", "bpe", "pretrained")
@@ -62,16 +67,19 @@ class SpeechToText(Task):
         self.limits = limits(model.settings) if issubclass(self.model_class, Whisper) else None
         self.capacity = Capacity(self.model_class, model.settings)
         self._augment = SpecAugment(settings.augment)
-        self.tokeniser: Characters | SentencePiece | PretrainedTokeniser
-        if settings.tokens != "pretrained":
-            texts = data.transcripts(self.column(settings))
-            self.tokeniser = trained_tokeniser(texts, settings.tokens, settings.vocabulary)
-            check_same_tokens(self.tokeniser, model.settings)
-        elif self.limits is not None:
-            self.tokeniser = PretrainedTokeniser.load(checked_folder(model.settings))
+        self.tokeniser: AnyTokeniser
+        texts = data.transcripts(self.column(settings))
+        if settings.tokens == "pretrained":
+            self.tokeniser = checkpoint_tokens(self.model_class, model.settings, texts)
         else:
-            self.tokeniser = load_tokeniser(Path(model.settings.init).parent)
+            self.tokeniser = trained = trained_tokeniser(texts, settings.tokens, settings.vocabulary)
+            check_same_tokens(trained, model.settings)
         self.outputs = self.tokeniser.size
+
+    def model(self) -> nn.Module:
+        if not isinstance(self.tokeniser, CTCVocabulary):
+            return super().model()
+        return self.model_class(self.model_settings, self.features.bins, self.outputs, self.tokeniser.places)
 
     def texts(self, data: Utterances) -> list[str | None]:
         """The true text of each utterance; None if it has none."""
@@ -159,6 +167,13 @@ class SpeechToText(Task):
     def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         """The rows of predictions.tsv: the texts that searches have found for each utterance, greedy search first."""
 
+    def some_rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+        """The rows of `SHOWN` utterances."""
+        chosen = spread(len(data), SHOWN)
+        return self.rows(
+            data.take(np.array(chosen)), {name: [found[place] for place in chosen] for name, found in texts.items()}
+        )
+
     def transcribe(
         self, params: Vector, data: Utterances, searches: Sequence[Search], device: str
     ) -> list[list[Hypothesis]]:
@@ -188,31 +203,36 @@ class SpeechToText(Task):
         flat.model.eval()
         model = cast(Recogniser, flat.model)
         with torch.no_grad():
-            for batch in batches(data, EVALUATION_BATCH, None):
+            for batch in batches(data, getattr(self.model_class, "evaluation_batch", EVALUATION_BATCH), None):
                 moved = batch.to(device)
                 yield batch.positions.tolist(), *model.encode(moved.features, moved.lengths), model
 
     def export(self, params: Vector, folder: Path) -> None:
         """Write the model with its tokeniser and an example that needs only torch and SpeechBrain.
 
-        Whisper is written as a checkpoint of transformers, a user's model as its state dict with features.yaml, each
-        with the tokeniser.
+        Whisper and encoders are written as checkpoints of transformers, a user's model as its state dict with
+        features.yaml, each with the tokeniser.
         """
         flat = self.flat("cpu")
         flat.load(params)
-        if isinstance(flat.model, Whisper):
+        if isinstance(flat.model, Whisper | SpeechBrainCTC):
             folder.mkdir(parents=True, exist_ok=True)
             self.tokeniser.save(folder)
             flat.model.save_pretrained(folder)
             return
-        if not isinstance(flat.model, (Conformer, CRDNN)):
+        if isinstance(flat.model, Encoder):
             folder.mkdir(parents=True, exist_ok=True)
-            self.tokeniser.save(folder)
-            save_tensors(flat.model.state_dict(), folder / "model.pt")
-            if self.features.kind == "logmel":  # other features are those of a checkpoint
-                write_features(self.described_features(), folder)
+            export_encoder.save_recogniser(flat.model, self.tokeniser, folder)
             return
-        export(flat.model, self.tokeniser, self.described_features(), folder, self.greedy().reads)
+        features = self.described_features()
+        if features is not None and isinstance(flat.model, Conformer | CRDNN):
+            export(flat.model, self.tokeniser, features, folder, self.greedy().reads)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokeniser.save(folder)
+        save_tensors(flat.model.state_dict(), folder / "model.pt")
+        if features is not None:
+            write_features(features, folder)
 
 
 def trained_tokeniser(texts: Sequence[str], kind: str, size: int) -> Characters | SentencePiece:
@@ -223,7 +243,7 @@ def trained_tokeniser(texts: Sequence[str], kind: str, size: int) -> Characters 
 def encoded(
     data: Utterances,
     texts: Sequence[str | None],
-    tokeniser: Characters | SentencePiece | PretrainedTokeniser,
+    tokeniser: AnyTokeniser,
     unknown: str,
     name: str,
     strict: bool = True,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedray.data.features.dataset import Utterances
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.manifest import Mask, Rows
 from fedray.training.learnable import Demand
 from fedray.training.speech_to_text import SpeechToText
@@ -111,14 +112,16 @@ class Survey:
         settings, pooling = self.task.settings, getattr(self.task.model_settings, "time_pooling", 1)
         prefix = "transcript_" if hasattr(settings, "transcript_tokens") else ""
         tokens = getattr(settings, f"{prefix}tokens")
-        ways = [f"a smaller features.hop_ms (it is {self.task.features.hop_ms:g})"]
+        ways, features = [], self.task.features
+        if isinstance(features, LogMelSettings):
+            ways = [f"a smaller features.hop_ms (it is {features.hop_ms:g})"]
         if pooling > 1:
             ways.insert(0, f"a smaller model.time_pooling (it is {pooling})")
         if tokens != "pretrained":
             ways.insert(
                 0, f"task.{prefix}tokens=unigram" if tokens == "characters" else f"a larger task.{prefix}vocabulary"
             )
-        return f"Set {' or '.join(ways)}, or leave these utterances out"
+        return f"Set {' or '.join(ways)}, or leave these utterances out" if ways else "Leave these utterances out"
 
     def _window(self, count: int, part: Part, row: int) -> str:
         most = self.task.limits[0] if self.task.limits else self.task.capacity.most_frames or 0
@@ -148,4 +151,4 @@ class Survey:
         return found
 
     def _seconds(self, frames: int) -> str:
-        return f"{frames * self.task.features.hop_ms / 1000:.2f} s"
+        return f"{frames * self.task.features.hop_seconds:.2f} s"

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from fedray.core.parameters import FlatModel, Layout
-from fedray.core.settings import Choice
+from fedray.core.settings import Choice, kind_of
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.dataset import Batch, Utterances, collate
-from fedray.data.features.log_mel import FLOOR, FeatureSettings, fft_size
+from fedray.data.features.kinds import FEATURES
+from fedray.data.features.log_mel import FLOOR, LogMelSettings, fft_size
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Mask, Rows
 from fedray.models import MODELS, kernels
@@ -30,6 +32,7 @@ from fedray.models.weights import load_weights
 from fedray.training.loans import Loans
 from fedray.training.personal import check_patterns, matches
 
+SHOWN = 4  # utterances of a shard whose rows a score of dev has between rounds
 Targets = Sequence[Sequence[int]] | npt.NDArray[np.int64]  # token ids of each utterance, or its class number
 
 
@@ -47,7 +50,7 @@ class Pretrained(Protocol):
         ...
 
 
-def described(settings: FeatureSettings) -> FeatureDescription:
+def described(settings: LogMelSettings) -> FeatureDescription:
     """How a model exported from a run with these settings computes its features."""
     return FeatureDescription(
         sample_rate=settings.sample_rate,
@@ -79,7 +82,7 @@ class Task(ABC):
         self.check_setup(settings, model, features)
         self.settings, self.features, self.model_settings = settings, features, model.settings
         # The class, not its name: actors receive a user's model class by value, and their registry lacks its name.
-        self.model_class = MODELS[model.kind]
+        self.model_class = self.network(model.kind)
         self.adapters: LoRASettings | None = None
         self.personal: tuple[str, ...] = ()  # patterns of the names of what stays with a client
         self._plain: Self | None = None  # the same task with nothing personal; None: this one
@@ -93,9 +96,18 @@ class Task(ABC):
 
         `settings`: the task's.
         """
-        wanted = getattr(MODELS[model.kind], "features_kind", "logmel")
-        if features.kind != wanted:
-            raise ValueError(f"model.kind {model.kind} needs features.kind={wanted}, not {features.kind}")
+        given, wanted = kind_of(features, FEATURES), getattr(MODELS[model.kind], "features_kind", None)
+        if callable(wanted):
+            wanted = wanted(model.settings)
+        elif wanted is None and features.of_checkpoints:
+            wanted = "logmel"
+        if wanted is not None and given != wanted:
+            raise ValueError(f"model.kind {model.kind} needs features.kind={wanted}, not {given}")
+
+    @classmethod
+    def network(cls, kind: str) -> type[nn.Module]:
+        """The class that a `model.kind` stands for in this task."""
+        return MODELS[kind]
 
     @classmethod
     def column(cls, settings: Any) -> str:
@@ -185,9 +197,13 @@ class Task(ABC):
     def numbered(self, device: str, number: int) -> FlatModel:
         """This process' model of a number, on a device; numbers below 0 are never lent."""
         if (device, number) not in self._flats:
-            model, kept = self._built()
-            self._flats[device, number] = FlatModel(model.to(device), kept.__contains__, self._stays)
+            self._flats[device, number] = self.apart(device)
         return self._flats[device, number]
+
+    def apart(self, device: str) -> FlatModel:
+        """A new model with random weights, which this process does not keep."""
+        model, kept = self._built()
+        return FlatModel(model.to(device), kept.__contains__, self._stays)
 
     @property
     def layout(self) -> Layout:
@@ -212,9 +228,9 @@ class Task(ABC):
             model = adapt(model, self.adapters) if self.adapters is not None else model
         return model, {name for name, _ in model.named_parameters()} | set(running_statistics(model))
 
-    def described_features(self) -> FeatureDescription:
-        """How an exported model computes its features."""
-        return described(self.features)
+    def described_features(self) -> FeatureDescription | None:
+        """How an exported model computes its log-mels; None: its features are of another kind."""
+        return described(self.features) if isinstance(self.features, LogMelSettings) else None
 
     def assets(self) -> Mapping[str, Any]:
         """Read-only objects that every actor needs besides the task; see `Algorithm.assets`."""
@@ -252,7 +268,10 @@ class Task(ABC):
     def evaluate(
         self, params: Vector, data: Utterances, assets: Mapping[str, Any], device: str, final: bool
     ) -> Evaluation:
-        """Score a data set, which may be empty. `final`: with the slower searches, and one row for each utterance."""
+        """Score a data set, which may be empty. `final`: with the slower searches, and one row for each utterance.
+
+        Without `final` there are rows for `SHOWN` utterances, which `fedray watch --web` shows.
+        """
 
     @abstractmethod
     def export(self, params: Vector, folder: Path) -> None:

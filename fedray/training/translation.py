@@ -14,12 +14,12 @@ from typing import Any, ClassVar, cast
 from torch import nn
 
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Part, Positive
+from fedray.core.ranges import Count, Part, Positive, Ranged
 from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
 from fedray.data.features.dataset import Utterances
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.text.tokenisers import UNKNOWN, Tokeniser, load_tokeniser
 from fedray.data.text.translation_scores import TOKENISATIONS, sentence_bleu, signatures, translation_scores
@@ -32,7 +32,7 @@ from fedray.training.speech_to_text import TOKENS, UNLEARNABLE, SpeechToText, en
 
 
 @dataclass(frozen=True)
-class TranslationSearchSettings:
+class TranslationSearchSettings(Ranged):
     """Beam search with the decoder."""
 
     search: ClassVar[str] = "attention"
@@ -43,7 +43,7 @@ class TranslationSearchSettings:
 
 
 @dataclass(frozen=True)
-class TranslationSettings:
+class TranslationSettings(Ranged):
     """Tokens, loss, decoding and scores."""
 
     # characters | unigram | bpe: trained on translations | pretrained: Whisper's, or those next to model.init
@@ -66,6 +66,7 @@ class TranslationSettings:
     bleu: str = "13a"  # sacreBLEU's tokenisation: 13a (English and the like) | zh (Chinese) | intl | char | none
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, known in {
             "tokens": TOKENS,
             "transcript_tokens": TOKENS,
@@ -202,12 +203,14 @@ class Translation(SpeechToText):
     ) -> Evaluation:
         """BLEU and chrF of greedy search.
 
-        `final` adds those of beam search, and one row for each utterance with its sentence-level BLEU.
+        `final` adds those of beam search, and has rows, with sentence-level BLEU, for all utterances instead of some.
         """
         if not len(data):
             return Evaluation(Metrics())
         texts = self.found(params, data, self.searches(assets) if final else {"bleu": self.greedy()}, device)
-        return Evaluation(self.scores(self.texts(data), texts), self.rows(data, texts) if final else [])
+        return Evaluation(
+            self.scores(self.texts(data), texts), self.rows(data, texts) if final else self.some_rows(data, texts)
+        )
 
     def rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         references = self.scored(self.texts(data))

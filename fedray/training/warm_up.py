@@ -10,7 +10,6 @@ from torch import Tensor
 
 from fedray.core.parameters import FlatModel
 from fedray.core.ranges import Amount, Count, Natural, Positive
-from fedray.core.settings import positive
 from fedray.core.types import State
 from fedray.training.optimizers import AdamW, AdamWSettings
 
@@ -33,7 +32,6 @@ class WarmUpSettings(AdamWSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        positive(epochs=self.epochs, b_factor=self.b_factor)
         if self.decay not in DECAYS:
             raise ValueError(f"decay must be one of {', '.join(DECAYS)}, not {self.decay!r}")
         if self.decay != "none" and not self.keep:

@@ -84,5 +84,5 @@ def test_personal_scores_are_the_personal_models(folder: Path) -> None:
 def test_what_does_not_fit(folder: Path) -> None:
     with pytest.raises(ValueError, match="algorithm.pull must be at least 0, not -1"):
         build(folder, pull=-1.0)
-    with pytest.raises(ValueError, match="personal_epochs must be above 0"):
+    with pytest.raises(ValueError, match="personal_epochs must be at least 1"):
         build(folder, personal_epochs=0)

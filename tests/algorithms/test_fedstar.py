@@ -279,7 +279,7 @@ def test_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
     for algorithm, words in (({}, "algorithm.kind fedstar needs"), (SUPERVISED, "algorithm.labelled_only needs")):
         with pytest.raises(ValueError, match=f"{words} clients with some labelled utterances: set data.labelled.share"):
             build(folder, algorithm, labelled={})
-    with pytest.raises(ValueError, match=r"threshold.last: 1.5 is a probability, from 0 to 1"):
+    with pytest.raises(ValueError, match=r"threshold.last must be at least 0 and at most 1, not 1.5"):
         build(folder, {"threshold": {"last": 1.5}})
     with pytest.raises(ValueError, match="algorithm.beta must be at least 0, not -1"):
         build(folder, {"beta": -1})

@@ -141,7 +141,8 @@ def test_a_federation_of_one_is_the_same_whatever_is_personal(folder: Path, kind
         (["frist.*"], r"'frist\.\*' matches no trained parameter or running .* of the model; near it: first\.\*"),
         (["head.*"], r"'head\.\*' matches .*; near it: first\.\*, norm\.\*, out\.\*"),
         (["out.*", "OUT.bias"], r"'OUT\.bias' matches .*; near it: out\.bias"),
-        (["*"], r"\* together match every trained parameter, .*: leave out one of first\.\*, norm\.\*, out\.\*"),
+        (["*"], r"'\*' matches every trained parameter, .*: leave out one of first\.\*, norm\.\*, out\.\*"),
+        (["[fno]*", "out.*"], r"'\[fno\]\*', 'out\.\*' match every trained parameter"),
     ],
 )
 def test_patterns_that_match_nothing_or_everything(folder: Path, patterns: list[str], said: str) -> None:

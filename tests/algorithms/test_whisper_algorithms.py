@@ -124,7 +124,7 @@ def test_frames_have_no_labels(folder: Path) -> None:
         ({"task": {**TASK, "ctc_weight": 1.0}}, "set task.ctc_weight=0"),
         ({"task": {**TASK, "tokens": "characters"}}, "set task.tokens=pretrained"),
         ({"model": {"kind": "conformer"}, "features": {}}, "set model.kind=whisper, or model.init=RUN/model/model.pt"),
-        ({"model": {"kind": "whisper", "folder": "/nowhere"}}, "has no config.json and no tokenizer.json"),
+        ({"model": {"kind": "whisper", "folder": "/nowhere"}}, "there is no folder /nowhere"),
     ],
 )
 def test_what_does_not_fit_is_named(folder: Path, section: dict[str, Any], words: str) -> None:
@@ -164,7 +164,7 @@ def test_what_it_cannot_hear_or_say_is_counted_before_a_run(folder: Path) -> Non
 def test_features_and_model_belong_together(folder: Path) -> None:
     wanted = settings(folder, kind="fedlora", lora=ADAPTERS, pretrain={"steps": 0})
     with pytest.raises(ValueError, match="model.kind whisper needs features.kind=whisper, not logmel"):
-        by_hand.build(wanted | {"features": {"bins": 80}})
+        by_hand.build(wanted | {"features": {"kind": "logmel", "bins": 80}})
     with pytest.raises(ValueError, match="model.kind conformer needs features.kind=logmel, not whisper"):
         by_hand.build(speech.settings(folder, features={"kind": "whisper", "bins": 80, "normalise": "none"}))
 

@@ -119,13 +119,26 @@ CASES = (
     line("data.root: a file", "data: {corpus: tsv, root: config.yaml}", LAST, "there is no folder"),
     line("data.root: a zero byte", 'data: {corpus: tsv, root: "a\\0b"}', LAST, "data.root"),
     line("model.init: not there", "model: {kind: conformer, init: w.pt}", LAST, "model.init: there is no file"),
-    line("a key of an earlier version", "evaluation: {own_every: 2}", LAST, "is now evaluation.personal_every"),
     Case(
         "cohort larger than the population",
         "cohort.size is 1000, but the population has only 60 clients",
         command=f"{DRY} data.corpus=embedded cohort.size=1000",
     ),
-    line("a key of FedLoRA's that moved", "algorithm: {upload: {kind: int8}}", LAST, "algorithm.upload is now upload"),
+    Case(
+        "algorithm.personal: parameters that are not there",
+        ("algorithm.personal: 'ctcs.*' matches no trained parameter", "near it: ctc_head.*"),
+        command="run config.yaml --out run 'algorithm.personal=[\"ctcs.*\"]' evaluation.personal_final=true",
+    ),
+    Case(
+        "algorithm.personal: all parameters",
+        "'*' matches every trained parameter, and nothing would travel",
+        command="run config.yaml --out run 'algorithm.personal=[\"*\"]' evaluation.personal_final=true",
+    ),
+    Case(
+        "algorithm.personal: without personal scores",
+        "algorithm.personal is judged by personal scores alone: set evaluation.personal_final=true",
+        command=f"{DRY} 'algorithm.personal=[\"ctc.*\"]'",
+    ),
     line("upload: unknown kind", "upload: zip", LAST, "known kinds: none, half, int8, int4, topk"),
     line("upload: a key of another kind", "upload: {kind: int8, share: 0.1}", LAST, "unknown key upload.share"),
     line("upload: a share of nothing", "upload: {kind: topk, share: 0}", LAST, "upload.share must be above 0"),
@@ -158,7 +171,7 @@ CASES = (
         command=f"{DRY} 'privacy={PRIVATE}' strategy.kind=uniform cohort.sampling=weighted",
     ),
     line("audit: unknown kind", "audit: spies", LAST, "known kinds: none, canaries, speakers, directions"),
-    line("audit: too few candidates", "audit: {kind: canaries, clients: 3}", LAST, "at least 4, two on each side"),
+    line("audit: too few candidates", "audit: {kind: canaries, clients: 3}", LAST, "audit.clients must be at least 4"),
     Case(
         "audit: directions without a bound",
         "directions are scaled to the bound of privacy.clip: set privacy",

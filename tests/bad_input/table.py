@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.bad_input import (
     audio,
+    checkpoints,
     commands,
     configuration,
     corpora,
@@ -36,6 +37,7 @@ GROUPS = {
     "Lengths of audio": lengths.CASES,
     "Audio against text": speech.CASES,
     "Traces of devices": traces.CASES,
+    "Checkpoints and precomputed features": checkpoints.CASES,
     "Folders and files of runs": folders.CASES,
     "Command line and environment": commands.CASES,
 }

@@ -28,14 +28,14 @@ def table(name: str, old: str, new: str, *says: str) -> Case:
 
 CASES = (
     convert("a pickle that runs a command", "fedscale", HOSTILE, "trace: byte 0: GLOBAL calls or imports code"),
-    convert("a pickle that is cut", "fedscale", pickle.dumps(TRACE)[:-9], "trace: is not a complete pickle"),
+    convert("a pickle that is cut", "fedscale", pickle.dumps(TRACE)[:-9], "trace: not enough data in stream"),
     convert(
         "a pickle that is text",
         "fedscale",
         PHONES,
-        "trace: byte 0: a mark is missing: the file is damaged or not a pickle",
+        "trace: at position 2, opcode b'v' unknown: the file is damaged or not a pickle",
     ),
-    fedscale("a set", {1}, "trace: byte 11: EMPTY_SET does not build a plain value"),
+    fedscale("a set", {1}, "trace: it holds a set, which is not a plain value"),
     fedscale("a list", [1], "trace holds no dictionary of devices"),
     fedscale("other keys", {1: {"speed": 1}}, "trace: device 1 does not have the keys of FedScale's traces"),
     fedscale("no speed", {1: TRACE[1] | {"computation": 0}}, "trace: device 1: seconds must be a number, above 0"),

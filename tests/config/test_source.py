@@ -10,7 +10,7 @@ import pytest
 from fedray.config.schema import build
 from fedray.config.source import ConfigError, Source, as_value, from_mapping, read
 from fedray.config.written import as_yaml
-from fedray.core.settings import Choice, choice, kinds, positive
+from fedray.core.settings import Choice, choice, kinds
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Adam:
     beta: float = 0.9
 
     def __post_init__(self) -> None:
-        positive(beta=self.beta)
+        if not self.beta > 0:
+            raise ValueError(f"beta must be above 0, not {self.beta}")
 
 
 class Yogi:

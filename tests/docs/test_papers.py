@@ -15,6 +15,7 @@ ALGORITHMS = {
     "fedmlac": ["fedmlac"],
     "fedstar": ["fedstar"],
     "fedlora": ["fedlora", "fedmem"],
+    "personalisation": ["fedper", "fedrep", "fedbabu", "fedbn", "moon", "feddyn", "fedntd"],
 }
 
 

@@ -20,7 +20,7 @@ from fedray import cli
 ROOT = Path(__file__).parent.parent.parent
 # These take half a minute or more.
 NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy", "your-recogniser")
-LONG = ("your-data",)
+LONG = ("your-data", "pre-trained-encoder")
 IN_ONE_PROCESS = ("debug-a-client", "distillation", "write-an-algorithm")  # around `fedray.open`, without Ray
 MARKS = dict.fromkeys(LONG, [pytest.mark.long]) | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
 FILES = [*sorted((ROOT / "docs" / "tutorials").glob("*.md")), ROOT / "docs" / "write-an-algorithm.md"]

@@ -22,10 +22,10 @@ from fedray.core.strategies import ByExamples, Uniform
 from fedray.core.sums import PartialSum
 from fedray.core.types import Broadcast, ServerState, Update
 from fedray.engine.lane.aggregation import Aggregate
-from fedray.engine.lane.guard import Guarded
+from fedray.engine.lane.guarded import Guarded
 from fedray.engine.lane.lane import LaneResult
 from fedray.engine.options.private import PrivateRounds
-from fedray.engine.round.outcome import Outcome
+from fedray.engine.round.outcome import Draw, Outcome
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import Progress, RunFolder
 from tests.engine.runs import rows, same
@@ -53,19 +53,20 @@ def audited(settings: Private, log_weight: LogWeight = UNIFORM) -> dict[str, Any
     progress, broadcast = Progress(ServerState(np.zeros(SIZE, np.float32))), Broadcast(np.zeros(SIZE, np.float32))
     for round in range(ROUNDS):
         progress.round = round
-        guard = private.guard(progress, broadcast, CLIENTS + len(INSIDE))
+        guard = private.settings(progress, broadcast, CLIENTS + len(INSIDE))
         guarded, partial = Guarded(guard, private.layers), PartialSum()
         for client in range(CLIENTS):
             update = np.random.default_rng([round, client]).standard_normal(SIZE).astype(np.float32)
             sent, _ = guarded.protect(Update(update, {}), f"client-{client}")
             partial.updates.add(sent, log_weight({"examples": 2.0}))
         lanes = [LaneResult(counted=CLIENTS, clipped=np.full(len(guard.bounds), CLIENTS))]
-        outcome = Outcome(partial, Aggregate(None, 0.0), lanes, None, CLIENTS + len(INSIDE), 0, 0, {}, INSIDE)
-        private.insert(progress, outcome, broadcast, log_weight)
-        private.release(progress, outcome, broadcast)
+        draw, everybody = Draw((), (), ()), CLIENTS + len(INSIDE)
+        outcome = Outcome(draw, partial, Aggregate(None, 0.0), lanes, None, 0, {}, everybody, 0)
+        private.insert(INSIDE, progress, outcome, broadcast, log_weight)
+        private.finish(progress, outcome, broadcast)
         assert outcome.aggregate.mean is not None and sum(lane.counted for lane in lanes) == CLIENTS + len(INSIDE)
         progress.state = ServerState(progress.state.params + outcome.aggregate.mean)
-        progress.private = outcome.private
+        progress.private = outcome.progress["private"]
     scores = {name: float(progress.state.params @ direction(name, SIZE, SEED)) for name in AUDIT.names}
     inside, outside = (np.array([scores[name] for name, taken in coins(AUDIT.names, SEED).items() if taken is side])
                        for side in (True, False))  # fmt: skip

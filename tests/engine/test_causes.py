@@ -34,7 +34,7 @@ def test_without_a_deadline_or_a_usual_time_nobody_is_killed() -> None:
 
 
 @pytest.mark.parametrize(("settings", "words"), [
-    ({"factor": 0.5}, "factor must be at least 1, or null"), ({"factor": math.nan}, "factor must be at least 1"),
+    ({"factor": 0.5}, "factor must be at least 1, not"), ({"factor": math.nan}, "factor must be at least 1"),
     ({"floor_s": 0.0}, "floor_s must be above 0"), ({"floor_s": math.nan}, "floor_s must be above 0"),
 ])  # fmt: skip
 def test_deadlines_are_checked(settings: dict[str, float], words: str) -> None:

@@ -206,5 +206,5 @@ def test_what_is_usual_goes_by_cost() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])
 def test_patience_must_be_above_0(seconds: float) -> None:
-    with pytest.raises(ValueError, match="hang_warning_s must be above 0 seconds, not "):
+    with pytest.raises(ValueError, match="hang_warning_s must be above 0, not "):
         EngineSettings(hang_warning_s=seconds)

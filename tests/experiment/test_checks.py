@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,13 @@ import yaml
 
 import fedray
 from fedray import cli, experiment
-from fedray.config.schema import has, plain
 from fedray.config.source import ConfigError
 from fedray.data.corpora import CORPORA
 from fedray.engine.driver import session
 from fedray.experiment.checks import corpus_reader, most_clients
-from fedray.experiment.config import RENAMED
 from fedray.experiment.pretraining import pretrain
 from fedray.sweep.study import Study
-from tests import keywords, small_corpus, speech
+from tests import keywords
 
 SPEECH = {"algorithm": {"kind": "fedavg"}}
 CLIPS = {"algorithm": {"kind": "fedavg"}, "task": {"kind": "classification"}, "model": {"kind": "crnn"}}
@@ -57,7 +54,7 @@ REFUSED = [
     (
         CLIPS,
         ["model.kind=conformer"],
-        "task.kind classification cannot train Conformer: set model.kind=crnn or audio_cnn",
+        "task.kind classification cannot train Conformer: set model.kind=crnn, audio_cnn or encoder",
     ),
     (
         SPEECH,
@@ -236,39 +233,3 @@ def test_pre_training_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown key data.options.clas"):
         pretrain(given, ["data.options.clas=x"], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def old_run(folder: Path) -> Path:
-    """Write a run folder of a version that called the scores of clients' models own, not personal."""
-    values = speech.settings(folder)
-    values["evaluation"] = {"shards": 2} | {old.partition(".")[2]: None for old in RENAMED}
-    run = folder / "run"
-    run.mkdir()
-    (run / "config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    return run
-
-
-@pytest.mark.parametrize("go_on", [fedray.resume, lambda run: experiment.load(run / "config.yaml")])
-def test_an_old_run_folder_is_refused_by_the_keys_that_moved(tmp_path: Path, go_on: Callable[[Path], object]) -> None:
-    run = old_run(tmp_path)
-    with pytest.raises(ConfigError) as caught:
-        go_on(run)
-    line = next(n for n, text in enumerate((run / "config.yaml").read_text().splitlines(), 1) if "own_every" in text)
-    assert str(caught.value) == (
-        f"{run}/config.yaml:{line}: evaluation.own_every is now evaluation.personal_every, "
-        "evaluation.own_utterances is now evaluation.personal_utterances, "
-        "evaluation.own_final is now evaluation.personal_final, "
-        "evaluation.own_final_utterances is now evaluation.personal_final_utterances: rename the keys"
-    )
-
-
-def test_one_moved_key_is_one_key(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match="^command line: evaluation.own_final is now evaluation.personal_final: rename the key$"
-    ):
-        experiment.load(written(tmp_path, SPEECH), ["evaluation.own_final=true"])
-
-
-def test_every_moved_key_has_a_new_name(tmp_path: Path) -> None:
-    values = plain(experiment.load(small_corpus.config(tmp_path))[0])
-    assert [new for new in RENAMED.values() if has(values, new)] == list(RENAMED.values())

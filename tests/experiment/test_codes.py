@@ -62,7 +62,6 @@ def test_the_sections() -> None:
         ("upload={kind: topk, share: 0}", "upload.share must be above 0 and at most 1, not 0"),
         ("upload={kind: topk, values: int4}", "values must be one of float32, half, int8, not 'int4'"),
         ("upload={kind: int8, share: 0.1}", "unknown key upload.share"),
-        ("algorithm.upload.kind=int8", "algorithm.upload is now upload: rename the key"),
     ],
 )
 def test_wrong_values(override: str, words: str) -> None:

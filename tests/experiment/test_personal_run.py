@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from fedray.engine.uplink import LOST
 
 import fedray
 from fedray import experiment
@@ -20,6 +19,7 @@ from fedray.algorithms.base import TaskAlgorithm
 from fedray.config.source import ConfigError
 from fedray.core.algorithm import Algorithm
 from fedray.core.parameters import Layout
+from fedray.engine.lane.uplink import LOST
 from fedray.runs.folder import RunFolder
 from fedray.storage import serialize
 from fedray.training.personal import PART

@@ -53,6 +53,9 @@ def test_what_a_run_leaves_behind(straight: fedray.Result) -> None:
     needed = {"dev/wer", "test/wer", "test/wer_lm"}
     assert needed <= set(results["seed"]) and needed | {"round"} <= set(results["best"])
     assert {"traffic/total_bytes", "time/total_s"} <= set(results)
+    shown = json.loads((folder / "hypotheses.json").read_text())
+    assert (shown["initial"]["round"], shown["newest"]["round"]) == (0, 3) and shown["newest"]["rows"]
+    assert shown["newest"]["scores"]["dev/wer"] == table[-1]["dev/wer"]
     model = {path.name for path in (folder / "model").iterdir()}
     assert {"model.pt", "hyperparams.yaml", "tokens.txt", "example.py"} <= model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from fedray.core.server_optimizers import SERVER_OPTIMIZERS, ServerOptimizer
 from fedray.core.settings import Choice, choice, kinds
 from fedray.core.strategies import STRATEGIES, Strategy
 from fedray.core.types import Broadcast, Change, Client, ServerState, State, Update
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.kinds import FEATURES
+from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine.jobs.holding import Holder
 from fedray.engine.jobs.job import Evaluate, Init, ServerFinish, ServerTrain, Workplace
@@ -40,7 +41,7 @@ class Sections:
 
     seed: int = 0
     rounds: int = 2
-    features: FeatureSettings = field(default_factory=FeatureSettings)
+    features: FeatureSettings = kinds(FEATURES, "logmel")
     task: Choice = choice(TASKS, "recognition")
     model: Choice = choice(MODELS, "conformer")
     algorithm: Choice = choice(ALGORITHMS, "fedavg")

@@ -21,7 +21,7 @@ FRAMES_A_LETTER = 12  # 0.12 s: three frames of an encoder that keeps every four
 class Patterns:
     """Features in memory, with the interface of a FeatureStore."""
 
-    name = "patterns"
+    name, stored = "patterns", "float16"
 
     def __init__(self, rows: list[npt.NDArray[np.float16]], bins: int) -> None:
         self.rows, self.bins = rows, bins

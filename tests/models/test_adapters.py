@@ -128,5 +128,5 @@ def test_a_target_that_is_no_pattern_is_refused_before_anything_is_built() -> No
 
 @pytest.mark.parametrize("wrong", [{"rank": -1}, {"alpha": 0.0}, {"dropout": 1.0}, {"targets": []}])
 def test_wrong_settings(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="lora"):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         LoRASettings(**wrong)

@@ -105,6 +105,6 @@ def test_faults_in_words() -> None:
         network()(torch.zeros(2, 20, BINS), torch.tensor([20, 15]))
     with pytest.raises(ValueError, match="features.bins=10 are too few: audio_cnn needs 16"):
         AudioCNN(AudioCNNSettings(), 10, CLASSES)
-    with pytest.raises(ValueError, match="model.dropout"):
+    with pytest.raises(ValueError, match="dropout must be at least 0 and below 1"):
         AudioCNNSettings(dropout=1.0)
     assert audio_cnn.SHORTEST == 16

@@ -150,10 +150,10 @@ def test_the_paper_and_what_does_not_fit(monkeypatch):
     assert sum(parameter.numel() for parameter in CRDNN(CRDNNSettings(), 40, 30).parameters()) == 519_310
     for wrong, said in (
         ({"rnn": "ligru"}, "model.rnn='ligru' is unknown: choose one of lstm, gru"),
-        ({"rnn_neurons": 0}, "model.rnn_neurons must be at least 1"),
-        ({"channels": ()}, "model.channels must be at least 1"),
+        ({"rnn_neurons": 0}, "rnn_neurons must be at least 1"),
+        ({"channels": ()}, "model.channels must name at least one block"),
         ({"bos": 1}, "set together"),
-        ({"dropout": 1.0}, "a share from 0 to below 1"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
         ({"bos": 7, "eos": 7}, "must be tokens of 0..6"),
         ({"channels": (1,) * 5}, "features.bins=20 are too few to be halved 5 times"),
     ):

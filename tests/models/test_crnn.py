@@ -89,5 +89,5 @@ def test_faults_in_words() -> None:
         network("mid")(torch.zeros(2, 9, BINS), torch.tensor([9, 7]))
     with pytest.raises(ValueError, match="model.size='huge' is unknown: choose one of tiny, lite, mid, base, deep"):
         CRNNSettings("huge")
-    with pytest.raises(ValueError, match="model.dropout"):
+    with pytest.raises(ValueError, match="dropout must be at least 0 and below 1"):
         CRNNSettings(dropout=1.0)

@@ -14,7 +14,7 @@ import soundfile
 import torch
 from torchaudio.transforms import MelSpectrogram
 
-from fedray.data.features.log_mel import FeatureSettings, log_mels
+from fedray.data.features.log_mel import LogMelSettings, log_mels
 from fedray.models.audio_cnn import AudioCNN, AudioCNNSettings
 from fedray.models.conformer import LONGEST, Conformer, ConformerSettings
 from fedray.models.crdnn import CRDNN, CRDNNSettings
@@ -37,7 +37,7 @@ MODELS = {
     "crnn tiny": (CRNN, CRNNSettings(size="tiny")),
     "audio_cnn": (AudioCNN, AudioCNNSettings()),
 }
-SETTINGS = FeatureSettings(sample_rate=8000, bins=20)
+SETTINGS = LogMelSettings(sample_rate=8000, bins=20)
 
 
 def speech_like(seconds: float, background: float = 3e-3) -> np.ndarray:
@@ -50,7 +50,7 @@ def speech_like(seconds: float, background: float = 3e-3) -> np.ndarray:
 @pytest.mark.parametrize("normalise", ["none", "mean", "mean_variance", "waveform"])
 @pytest.mark.parametrize("window_ms", [25.0, 25.125], ids=["even window", "odd window"])
 def test_log_mels_are_those_of_training(normalise: str, window_ms: float) -> None:
-    settings = FeatureSettings(sample_rate=8000, bins=20, normalise=normalise, window_ms=window_ms)
+    settings = LogMelSettings(sample_rate=8000, bins=20, normalise=normalise, window_ms=window_ms)
     wave = torch.from_numpy(speech_like(1.003, background=1e-4))
     found, features = LogMels(described(settings))(wave[None])[0], described(settings)
     # The fast Fourier transform of training rounds to float32: with a loud tone, its quiet bins are off by 1e-3.

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 import torch
 
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.features.log_mel import log_mels as fedrays
 from fedray.models.conformer import Conformer, ConformerSettings
 from fedray.models.crdnn import CRDNN, CRDNNSettings
@@ -120,7 +120,7 @@ def test_the_features_of_a_users_model_can_be_computed_without_fedray(normalise,
     names = {**load_hyperpyyaml(text), "wave": wave}
     assert (names["sample_rate"], names["normalise"]) == (8000, normalise)
     exec(code, names)
-    settings = FeatureSettings(sample_rate=8000, bins=20, normalise=normalise)
+    settings = LogMelSettings(sample_rate=8000, bins=20, normalise=normalise)
     torch.testing.assert_close(names["mels"], fedrays(wave, settings), atol=1e-3, rtol=1e-3)
 
 

@@ -153,7 +153,7 @@ def test_what_is_no_memory() -> None:
     with pytest.raises(ValueError, match="NaN or infinity"):
         Memory(keys, tokens, "m")
     for wrong in ({"lists": 0}, {"probes": 0}, {"exact_below": -1}, {"compressed_from": -1}, {"code_bytes": 0}):
-        with pytest.raises(ValueError, match="memory"):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be at least"):
             MemorySettings(**wrong)
 
 

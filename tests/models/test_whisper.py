@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fedray.core.parameters import FlatModel
-from fedray.data.features.log_mel import FeatureSettings, whisper_frames, whisper_mels
+from fedray.data.features.whisper_mel import WhisperMelSettings, whisper_frames, whisper_mels
 from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.models.adapters import LoRASettings, adapt, merged
 from fedray.models.whisper import Whisper, WhisperSettings, limits, prompt
@@ -53,9 +53,9 @@ def test_features_are_those_of_transformers(loudness: float, folder: Path, token
     with torch.no_grad():
         model.encode(torch.from_numpy(found)[None], torch.tensor([len(found)]))
     assert np.allclose(heard[0], expected[: model.window], atol=2e-4)
-    assert FeatureSettings("whisper", 80, normalise="none").frames(1.25) == 127
+    assert WhisperMelSettings(80).frames(1.25) == 127
     with pytest.raises(ValueError, match=r"features.kind=whisper allows one setting only: set features.normalise=none"):
-        FeatureSettings("whisper", 80)
+        WhisperMelSettings(80, normalise="mean")
 
 
 def test_it_says_what_transformers_say(folder: Path, tokens: PretrainedTokeniser) -> None:

@@ -83,31 +83,6 @@ def test_a_client_that_one_run_did_not_score_leaves_no_pair(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_run_folders_with_the_former_names_are_read(tmp_path: Path) -> None:
-    """Personal scores were called own: own.tsv, "own" in results.json, own/... in rows, sweeps and their figures."""
-    run = remembering(tmp_path / "run")
-    expected = report.read(run)
-    (run / "personal.tsv").rename(run / "own.tsv")
-    results = json.loads((run / "results.json").read_text())
-    results["own"] = results.pop("personal")
-    (run / "results.json").write_text(json.dumps(results | {"time/own_s": 2.5}))
-    rows = [json.loads(line) | {"own/wer": 30.0} for line in (run / "metrics.jsonl").read_text().splitlines()]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    config_file = run / "config.yaml"
-    config_file.write_text(config_file.read_text() + "evaluation: {own_every: 2, every: 1}\n")
-    figures = [{"kind": "own", "metric": "own/test/wer"}, {"kind": "curves", "metrics": ["own/wer"]}]
-    (run / "sweep.json").write_text(json.dumps({"name": "old", "metric": "own/wer", "figures": figures}))
-    found = report.read(run)
-    assert found.metric == expected.metric == "personal/test/wer" and found.sweep.metric == "personal/wer"
-    assert found.figures == (report.Personal(), report.Curves(("personal/wer",)))
-    assert found.runs[0].best == expected.runs[0].best and found.runs[0].value("time/personal_s") == 2.5
-    assert client_means(found.runs, "personal/test/wer") == client_means(expected.runs, "personal/test/wer") != {}
-    assert found.runs[0].value("personal/wer") == 30.0 and found.runs[0].settings["evaluation.personal_every"] == 2
-    found.save(tmp_path / "out")
-    assert (tmp_path / "out" / "figures" / "personal-personal-test-wer.svg").exists()
-
-
-@pytest.mark.usefixtures("unrendered")
 def test_a_damaged_table_is_named(tmp_path: Path) -> None:
     run = remembering(tmp_path / "run")
     (run / "personal.tsv").write_text("client\tsplit\twer\nann\ttest\n")

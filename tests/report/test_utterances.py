@@ -16,7 +16,7 @@ from matplotlib.image import imread
 
 from fedray import cli
 from fedray.data.analysis.unusual import unusual
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.manifest import Manifest
 from fedray.report.utterances import choose, spectrogram
 from tests import small_corpus
@@ -62,12 +62,12 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_tone_is_a_line_of_the_spectrogram() -> None:
     time = torch.arange(16000) / 16000
     low, high = (
-        base64.b64decode(spectrogram(0.5 * torch.sin(6.2832 * pitch * time), FeatureSettings()).partition(",")[2])
+        base64.b64decode(spectrogram(0.5 * torch.sin(6.2832 * pitch * time), LogMelSettings()).partition(",")[2])
         for pitch in (200, 4000)
     )
     rows = [int(imread(io.BytesIO(picture))[..., :3].sum((1, 2)).argmax()) for picture in (low, high)]
     assert imread(io.BytesIO(low)).shape[:2] == (64, 98) and rows[0] > 50 > 20 > rows[1]
-    assert spectrogram(torch.zeros(1600), FeatureSettings()).startswith("data:image/png")
+    assert spectrogram(torch.zeros(1600), LogMelSettings()).startswith("data:image/png")
 
 
 def test_unusual_clients_are_found_by_length_and_by_rate() -> None:

@@ -23,7 +23,7 @@ from fedray.core.settings import Choice
 from fedray.core.strategies import ByExamples
 from fedray.data.features.augment import SpecAugmentSettings
 from fedray.data.features.dataset import Utterances, collate, shards
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.features.store import FeatureStore
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
@@ -32,6 +32,7 @@ from fedray.models.conformer import ConformerSettings
 from fedray.models.crnn import CRNNSettings
 from fedray.training.classification import Classification, ClassificationSettings
 from fedray.training.recognition import Recognition, RecognitionSettings
+from fedray.training.task import SHOWN
 
 BINS = 3
 Labels = Sequence[str | None]
@@ -72,7 +73,7 @@ def federation(
 
 def task(data: SpeechData, model: Choice | None = None, **settings: Any) -> Classification:
     model = model or Choice("crnn", CRNNSettings("tiny"))
-    return Classification(ClassificationSettings(**settings), model, FeatureSettings(bins=BINS), data)
+    return Classification(ClassificationSettings(**settings), model, LogMelSettings(bins=BINS), data)
 
 
 def test_classes_are_what_server_and_clients_have(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_task_model_and_algorithm_must_fit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="task.kind classification cannot train Conformer.*set model.kind=crnn"):
         task(data, Choice("conformer", ConformerSettings()))
     with pytest.raises(ValueError, match="task.kind recognition cannot train CRNN.*set model.kind=conformer or crdnn"):
-        Recognition(RecognitionSettings(), Choice("crnn", CRNNSettings()), FeatureSettings(bins=BINS), data)
+        Recognition(RecognitionSettings(), Choice("crnn", CRNNSettings()), LogMelSettings(bins=BINS), data)
     with pytest.raises(ValueError, match="fednst labels speech with its text, so it needs task.kind recognition"):
         crnn = MODELS["crnn"]
         FedNST.check_setup(
@@ -199,7 +200,8 @@ def test_shards_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = built.evaluate(params, data, {}, "cpu", final=False)
     parts = [built.evaluate(params, part, {}, "cpu", final=False) for part in shards(data, 5)]
     total = sum((part.metrics for part in parts), Metrics())
-    assert dict(total) == pytest.approx(dict(whole.metrics)) and not whole.predictions
+    assert dict(total) == pytest.approx(dict(whole.metrics))
+    assert len(whole.predictions) == len(data) == SHOWN and not parts[-1].predictions
     assert not parts[-1].metrics, "the fifth shard of four clips is empty"
 
 
@@ -247,7 +249,7 @@ def test_a_clip_is_the_mean_of_its_windows(tmp_path: Path, monkeypatch: pytest.M
 def test_short_clips_are_centred_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without mean subtraction, a clip of four frames has silence on both sides in a window of six, also in scoring."""
     monkeypatch.setitem(MODELS, "echo", Echo)
-    data, features = federation(tmp_path), FeatureSettings(bins=BINS, normalise="none")
+    data, features = federation(tmp_path), LogMelSettings(bins=BINS, normalise="none")
     built = Classification(ClassificationSettings(window=0.075), Choice("echo", EchoSettings()), features, data)
     windows = built.augment(collate(data.load("only"), np.arange(3)))
     assert windows.features.shape == (3, 6, BINS)

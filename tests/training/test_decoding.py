@@ -176,7 +176,7 @@ def test_a_lexicon_that_cannot_fit_gives_no_text():
         ({"search": "lattice"}, "greedy, ctc, lexicon or attention"),
         ({"beam": 0}, "at least 1"),
         ({"search": "lexicon"}, "decode.lexicon"),
-        ({"min_words": 3, "max_words": 2}, "at most"),
+        ({"min_words": 3, "max_words": 2}, "is above decode.max_words"),
     ],
 )
 def test_wrong_settings_are_refused(changes, words):

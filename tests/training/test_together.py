@@ -29,6 +29,7 @@ from tests.gpu.toys import Size, federation
 
 RECOGNITION = {"kind": "recognition"}
 CASES = {name: case for name, case in cases().items() if not name.startswith("fedmem")}  # FedMem trains nothing
+LATER = ("fedrep crnn", "fedbabu crnn", "feddyn crnn", "fedntd crnn", "fedbn audio_cnn")  # nothing new about stacks
 SIZE = Size(clients=4, utterances=7, fewer=1)
 
 
@@ -68,7 +69,7 @@ def furthest(one: Federation, other: Federation) -> float:
     return max(float(np.abs(array - of_other).max(initial=0.0)) for array, of_other in pairs)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (n in LATER)) for n in CASES])
 def test_side_by_side_is_one_by_one_in_float64(name: str, double: None) -> None:
     """In float64, clients of different sizes and utterance lengths end as they do one by one; the last train alone."""
     alone = played(CASES[name], 1)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedray.data.features.dataset import Batch
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.training.windows import all_windows, random_window
 
 
@@ -57,8 +57,8 @@ def test_clips_of_a_windows_length_stay() -> None:
 
 def test_padding_of_whole_spectra_is_silence() -> None:
     """Without mean subtraction, 0 is as loud as speech, so padding is silence instead."""
-    silence = FeatureSettings(normalise="waveform").silence
-    assert silence == FeatureSettings(normalise="none").silence < -18 and FeatureSettings().silence == 0
+    silence = LogMelSettings(normalise="waveform").silence
+    assert silence == LogMelSettings(normalise="none").silence < -18 and LogMelSettings().silence == 0
     windows, _ = all_windows(batch(2), 4, silence)
     assert windows.features[0, [0, 3]].unique().tolist() == pytest.approx([silence])
     assert torch.equal(windows.features[0, 1:3], batch(2).features[0])

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from fedray.core.compression.codes import Code, Float32, Half, Int4, Int8
 from fedray.core.compression.sparse import TopK
-from fedray.core.ranges import SomeShare
+from fedray.core.ranges import Ranged, SomeShare
 
 VALUES: dict[str, Code] = {"float32": Float32(), "half": Half(), "int8": Int8()}  # for the numbers that top-k keeps
 
 
-class Upload(ABC):
+class Upload(Ranged, ABC):
     """How clients encode what they send.
 
     With `feedback` a client keeps what its update lost and adds it to its next update (error feedback: Seide, Fu,
@@ -80,6 +80,7 @@ class TopKUpload(Upload):
     feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.values not in VALUES:
             raise ValueError(f"values must be one of {', '.join(VALUES)}, not {self.values!r}")
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedray.core.devices.trips import SECOND
-from fedray.core.ranges import Amount, Positive, Range
+from fedray.core.ranges import Amount, Positive, Range, Ranged
 from fedray.core.seeds import numpy_generator
 
 Integers = npt.NDArray[np.int64]
@@ -157,7 +157,7 @@ class Always:
 
 
 @dataclass(frozen=True)
-class Nightly:
+class Nightly(Ranged):
     """Each device can take part once a day: at night, while it is charged. The run begins at midnight."""
 
     start: Hour = 23.0  # hours after midnight at which the windows begin on average
@@ -180,7 +180,7 @@ class Nightly:
 
 
 @dataclass(frozen=True)
-class TableAvailability:
+class TableAvailability(Ranged):
     """Windows from a file. Devices of a table have the windows of their name; other devices get windows at random."""
 
     file: str  # a Parquet file with the columns device (a name), start_s and end_s (seconds from midnight): windows

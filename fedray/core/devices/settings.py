@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fedray.core.devices.availability import AVAILABILITY
 from fedray.core.devices.staleness import STALENESS, Staleness
-from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Share
+from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Ranged, Share
 from fedray.core.settings import kinds
 
 AtLeastOne = Annotated[float, Range(1)]
@@ -16,7 +16,7 @@ REFILL = ("arrival", "step")
 
 
 @dataclass(frozen=True)
-class DeviceClass:
+class DeviceClass(Ranged):
     """A class of devices. Speeds and rates are those of its median device."""
 
     seconds: Positive  # seconds of one pass of training over one utterance
@@ -35,7 +35,7 @@ class NoDevices:
 
 
 @dataclass(frozen=True)
-class ClassDevices:
+class ClassDevices(Ranged):
     """Devices of a few classes. Devices of one class differ by random factors."""
 
     classes: dict[str, DeviceClass]  # name -> what the devices of a class can do
@@ -45,12 +45,13 @@ class ClassDevices:
     draw: Natural = 0  # another number gives clients other devices, and leaves all other draws as they are
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.classes:
             raise ValueError("classes must name at least one class of devices")
 
 
 @dataclass(frozen=True)
-class TableDevices:
+class TableDevices(Ranged):
     """Devices from a file, one per row. Clients get rows at random."""
 
     # a Parquet file with the columns device (a name), seconds, down, up, latency, watts, radio (as in a class), and,
@@ -65,7 +66,7 @@ DEVICES: dict[str, type] = {"none": NoDevices, "classes": ClassDevices, "table":
 
 
 @dataclass(frozen=True)
-class RoundsClock:
+class RoundsClock(Ranged):
     """Rounds: the server chooses a cohort, and waits for it."""
 
     # how many clients are chosen, as a multiple of the cohort, at most all; the round ends when the cohort has arrived
@@ -77,6 +78,7 @@ class RoundsClock:
     server_seconds: Amount = 0.0  # seconds that the server takes between two rounds
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.late not in LATE:
             raise ValueError(f"late must be one of {', '.join(LATE)}, not {self.late!r}")
         if self.late == "partial" and self.deadline is None:
@@ -84,7 +86,7 @@ class RoundsClock:
 
 
 @dataclass(frozen=True)
-class BufferedClock:
+class BufferedClock(Ranged):
     """Asynchronous: the server takes a step after every few arrivals, whatever model they started from.
 
     Nguyen et al. Federated Learning with Buffered Asynchronous Aggregation (FedBuff). AISTATS 2022.
@@ -99,6 +101,7 @@ class BufferedClock:
     server_seconds: Amount = 0.0  # seconds of a step, during which arrivals wait
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.refill not in REFILL:
             raise ValueError(f"refill must be one of {', '.join(REFILL)}, not {self.refill!r}")
         if self.buffer > self.concurrency:

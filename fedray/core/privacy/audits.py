@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from fedray.core.privacy import auditing
 from fedray.core.privacy.auditing import Scores
-from fedray.core.ranges import Count, Positive
+from fedray.core.ranges import Count, Range, Ranged
 from fedray.core.seeds import Name, derive, numpy_generator
 from fedray.core.types import Update, Vector
 
@@ -32,14 +32,12 @@ class NoAudit:
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(Ranged):
     """What all audits share."""
 
-    clients: Count = 100  # candidates; a fair coin puts each of them inside or outside the federation
-
-    def __post_init__(self) -> None:
-        if self.clients < 4:
-            raise ValueError(f"clients must be at least 4, two on each side, not {self.clients}")
+    clients: Annotated[int, Range(4)] = (
+        100  # candidates, at least two on each side; a fair coin puts each of them inside or outside the federation
+    )
 
     @property
     def names(self) -> list[str]:
@@ -57,12 +55,7 @@ class Canaries(Audit):
 
     utterances: Count = 4  # utterances of each canary
     repeat: Count = 8  # how often each utterance occurs in its canary's training data
-    speed: Positive = 2.0  # how much faster than usual a canary speaks
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.5 <= self.speed <= FASTEST:
-            raise ValueError(f"speed must be from 0.5 to {FASTEST:g}, not {self.speed}")
+    speed: Annotated[float, Range(0.5, FASTEST)] = 2.0  # how much faster than usual a canary speaks
 
 
 @dataclass(frozen=True)

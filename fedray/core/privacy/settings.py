@@ -8,17 +8,16 @@ clients and scores of personal models are not covered.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from fedray.core.privacy.secure_aggregation import SecureAggregation
-from fedray.core.ranges import Amount, Count, Part, Positive
-from fedray.core.settings import positive
+from fedray.core.ranges import Amount, Count, Fraction, Part, Positive, Range, Ranged
 
 LAYERS = ("global", "uniform", "dim")
 
 
 @dataclass(frozen=True)
-class ClipSettings:
+class ClipSettings(Ranged):
     """The bound C on the Euclidean norm of each client's update. An update with a larger norm is scaled down.
 
     `layers` splits C into a bound for each of the model's H layers, of d_h numbers; the bounds' squares sum to C^2.
@@ -27,26 +26,27 @@ class ClipSettings:
     kind: str = "fixed"  # fixed | adaptive: bounds follow a quantile of the clients' norms (Andrew et al., 2021)
     norm: Positive = 1.0  # C; adaptive: the bound in the first round
     layers: str = "global"  # global: one bound for the whole update | uniform: C / sqrt(H) | dim: C sqrt(d_h / sum d)
-    quantile: Part = 0.5  # adaptive: the share of clients whose updates are not clipped
+    quantile: Fraction = 0.5  # adaptive: the share of clients whose updates are not clipped
     step: Positive = 0.2  # adaptive: the learning rate of the logarithm of a bound
     count_noise: Positive | None = None  # adaptive: deviation of the noise in a count, in clients; null: cohort / 20
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.kind not in ("fixed", "adaptive"):
             raise ValueError(f"clip.kind is fixed or adaptive, not {self.kind!r}")
         if self.layers not in LAYERS:
             raise ValueError(f"clip.layers must be one of {', '.join(LAYERS)}, not {self.layers!r}")
-        positive(quantile=self.quantile)
 
 
 @dataclass(frozen=True)
-class AsIfSettings:
+class AsIfSettings(Ranged):
     """A larger federation that the simulation stands for: the simulated mean gets the noise of the larger cohort's."""
 
     cohort: Count | None = None  # clients of a round; null: as simulated
     population: Count | None = None  # clients of the federation; null: as simulated
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.cohort is None) != (self.population is None):
             raise ValueError("as_if needs both cohort and population, or neither")
         if self.cohort is not None and self.population is not None and self.cohort > self.population:
@@ -59,25 +59,24 @@ class NoPrivacy:
 
 
 @dataclass(frozen=True)
-class Private:
+class Private(Ranged):
     """What all kinds of privacy share: the guarantee, or the noise that gives it, and the bound of an update."""
 
     samplings: ClassVar[tuple[str, ...]] = ("poisson", "uniform")  # kinds of `cohort.sampling` that have an account
     adapts: ClassVar[bool] = True  # whether bounds may be adaptive
 
-    delta: Positive  # the probability that epsilon does not hold; below 1 / population
+    delta: Fraction  # the probability that epsilon does not hold; below 1 / population
     epsilon: Positive | None = None  # epsilon of the whole run; the noise follows from it. Set this or `noise`
     noise: Amount | None = None  # z: standard deviation of the noise in the sum of updates, as a multiple of the bound
     clip: ClipSettings = field(default_factory=ClipSettings)  # the bound of a client's update
     as_if: AsIfSettings = field(default_factory=AsIfSettings)  # a larger federation that the simulation stands for
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.epsilon is None and self.noise is None:
             raise ValueError("set epsilon (the guarantee) or noise (the multiplier z): both are null")
         if self.epsilon is not None and self.noise is not None:
             raise ValueError("set either epsilon (the guarantee) or noise (the multiplier z), not both")
-        if not self.delta < 1:
-            raise ValueError(f"delta must be below 1, not {self.delta}")
         if self.clip.kind == "adaptive" and not self.adapts:
             raise ValueError("clip.kind=adaptive cannot be used here: the noise is scaled to one bound for all rounds")
 
@@ -123,15 +122,10 @@ class Skellam(Private):
     samplings: ClassVar[tuple[str, ...]] = ("uniform",)
     adapts: ClassVar[bool] = False
 
-    bits: Count = 16  # bits of each number that travels, and of the modular sum
+    bits: Annotated[int, Range(2, 32)] = 16  # bits of each number that travels, and of the modular sum
     deviations: Positive = 4.0  # standard deviations of the sum that fit into `bits` before it wraps around
     neighbours: Count = 100  # clients with whom a client shares keys (Bell et al., CCS 2020)
     threshold: Part = 0.5  # share of the holders of a client's keys that must answer, or the sum cannot be opened
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 2 <= self.bits <= 32:
-            raise ValueError(f"bits must be from 2 to 32, not {self.bits}")
 
     def secure(self, cohort: int) -> SecureAggregation:
         """The secure aggregation of a round of `cohort` clients."""

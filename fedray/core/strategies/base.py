@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from fedray.core.ranges import Positive, Ranged
 from fedray.core.types import Layer, Vector
 
 Block = npt.NDArray[np.float32]  # [clients, parameters]
@@ -18,7 +19,7 @@ Weights = Mapping[str, float | Mapping[str, float]]  # client -> one weight, or 
 COLUMNS = 1024  # per step of squared_distances: so the rows of 100 clients fit into the processor's cache
 
 
-class Strategy(ABC):  # noqa: B024 - each kind of strategy has abstract methods of its own
+class Strategy(Ranged, ABC):
     """The base class of all strategies.
 
     `clip_norm` bounds the Euclidean norm of the weights in each client's delta, not that of running statistics or of
@@ -26,7 +27,7 @@ class Strategy(ABC):  # noqa: B024 - each kind of strategy has abstract methods 
     the delta, then the update's vectors, each of which is one more layer, `vectors/NAME`.
     """
 
-    clip_norm: float | None = None
+    clip_norm: Positive | None = None
 
     def clip(self, delta: Vector, weights: int | None = None) -> Vector:
         """delta with its weights scaled down to `clip_norm` if their norm is larger.
@@ -116,10 +117,3 @@ def squared_distances(values: Block) -> Distances:
 def part(share: float, clients: int) -> int:
     """floor(share * clients) for the decimal number that was configured: 0.29 of 100 is 29, not floor(28.999...)."""
     return math.floor(share * clients + 1e-9)
-
-
-def below_half(**values: float) -> None:
-    """Raise ValueError unless each value is the share of a minority of the cohort: at least 0 and below 0.5."""
-    for name, value in values.items():
-        if not 0 <= value < 0.5:
-            raise ValueError(f"{name} is a share of the cohort: it must be at least 0 and below 0.5, not {value}")

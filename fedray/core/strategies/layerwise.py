@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from fedray.core.ranges import Positive
-from fedray.core.settings import positive
-from fedray.core.strategies.base import TwoPhase, Weights, below_half, part
+from fedray.core.ranges import Positive, Range
+from fedray.core.strategies.base import TwoPhase, Weights, part
 from fedray.core.types import Layer, Vector
 
 
@@ -22,12 +22,8 @@ class LayerwisePruning(TwoPhase):
     cohorts of 1 or 2 clients are not pruned. Of equal deviations, that of the first id ranks lower.
     """
 
-    pruning: float = 0.1  # share of the cohort that each layer drops at either end, below 0.5
+    pruning: Annotated[float, Range(0, 0.5, "both")] = 0.1  # share of the cohort that each layer drops at either end
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(pruning=self.pruning, clip_norm=self.clip_norm)
-        below_half(pruning=self.pruning)
 
     def probe(self, delta: Vector, mean: Vector, layers: Sequence[Layer]) -> Mapping[str, float]:
         """The deviation in each layer that the vector reaches."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fedray.core.ranges import Positive
-from fedray.core.settings import positive
 from fedray.core.strategies.base import OnePass
 
 
@@ -16,9 +15,6 @@ class ByExamples(OnePass):
     """w_i = n_i / n (McMahan et al., 2017)."""
 
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
         return math.log(report["examples"]) if report["examples"] > 0 else -math.inf
@@ -30,9 +26,6 @@ class Uniform(OnePass):
 
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
-    def __post_init__(self) -> None:
-        positive(clip_norm=self.clip_norm)
-
     def log_weight(self, report: Mapping[str, float]) -> float:
         return -math.inf if report.get("examples") == 0 else 0.0
 
@@ -43,9 +36,6 @@ class ByLoss(OnePass):
 
     temperature: Positive = 1.0  # temperature of the softmax; larger values make weights more equal
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
         if report.get("examples") == 0:  # without examples its loss is a mean of nothing
@@ -63,9 +53,6 @@ class ByWer(OnePass):
 
     temperature: Positive = 1.0  # temperature of the softmax; larger values make weights more equal
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(temperature=self.temperature, clip_norm=self.clip_norm)
 
     def log_weight(self, report: Mapping[str, float]) -> float:
         if report.get("examples") == 0:

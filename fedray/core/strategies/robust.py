@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedray.core.ranges import Count, Positive
-from fedray.core.settings import positive
-from fedray.core.strategies.base import Block, Coordinatewise, Distances, Pairwise, Weights, below_half, part
+from fedray.core.ranges import Count, Minority, Positive
+from fedray.core.strategies.base import Block, Coordinatewise, Distances, Pairwise, Weights, part
 from fedray.core.types import Vector
 
 
@@ -20,9 +19,6 @@ class Median(Coordinatewise):
 
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
 
-    def __post_init__(self) -> None:
-        positive(clip_norm=self.clip_norm)
-
     def combine(self, values: Block) -> Vector:
         return _middle(values, (len(values) - 1) // 2)
 
@@ -31,12 +27,8 @@ class Median(Coordinatewise):
 class TrimmedMean(Coordinatewise):
     """The mean of each parameter without its floor(trim * |S|) largest and smallest values (Yin et al., ICML 2018)."""
 
-    trim: float = 0.1  # share of the cohort that is cut at either end, below 0.5
+    trim: Minority = 0.1  # share of the cohort that is cut at either end
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(clip_norm=self.clip_norm)
-        below_half(trim=self.trim)
 
     def combine(self, values: Block) -> Vector:
         return _middle(values, min(part(self.trim, len(values)), (len(values) - 1) // 2))
@@ -67,13 +59,9 @@ class Krum(Pairwise):
     the first id.
     """
 
-    byzantine: float = 0.2  # share of the cohort that may be faulty, below 0.5
+    byzantine: Minority = 0.2  # share of the cohort that may be faulty
     select: Count = 1  # updates whose mean is taken; 1: Krum, above 1: Multi-Krum
     clip_norm: Positive | None = None  # largest Euclidean norm of an update; null: no clipping
-
-    def __post_init__(self) -> None:
-        positive(select=self.select, clip_norm=self.clip_norm)
-        below_half(byzantine=self.byzantine)
 
     def weigh(
         self, distances: Distances, clients: Sequence[str], reports: Mapping[str, Mapping[str, float]]

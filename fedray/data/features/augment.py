@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fedray.core.ranges import Natural, Share
+from fedray.core.ranges import Natural, Ranged, Share
 from fedray.data.features.dataset import Batch
 
 
 @dataclass(frozen=True)
-class SpecAugmentSettings:
+class SpecAugmentSettings(Ranged):
     """Numbers and widths of the masks of an utterance. A width is drawn uniformly from 0 to the given one.
 
     The defaults are for 40 bins and utterances of 2 to 4 seconds at 100 frames a second.
@@ -22,13 +22,6 @@ class SpecAugmentSettings:
     frequency_masks: Natural = 2  # masks along frequency; 0: none
     frequency_width: Natural = 5  # bins of the widest frequency mask
     longest_share: Share = 0.2  # a time mask covers at most this share of the batch's frames (p in the paper)
-
-    def __post_init__(self) -> None:
-        for name in ("time_masks", "time_width", "frequency_masks", "frequency_width"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"augment.{name}: {getattr(self, name)} must not be below 0")
-        if not 0 <= self.longest_share <= 1:
-            raise ValueError(f"augment.longest_share: {self.longest_share} is not a share from 0 to 1")
 
 
 class SpecAugment:

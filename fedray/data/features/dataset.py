@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import torch
 
 from fedray.data.features.joined import Features
+from fedray.data.features.settings import SCALES
 from fedray.data.manifest import Manifest, Mask, Rows
 
 # Utterances are sorted by length within pools of this many batches: batches have little padding, and still differ from
@@ -147,11 +148,14 @@ def collate(utterances: Utterances, positions: Rows) -> Batch:
     """Make one batch of the utterances at these positions."""
     rows, lengths = utterances.rows[positions], utterances.lengths[positions]
     store = utterances.features
-    padded = np.zeros((len(rows), int(lengths.max()), store.bins), dtype=np.float16)
+    padded = np.zeros((len(rows), int(lengths.max()), store.bins), dtype=store.stored)
     for place, (row, length) in enumerate(zip(rows.tolist(), lengths.tolist(), strict=True)):
         padded[place, :length] = store[row]
     # torch converts float16 to float32 seven times faster than numpy does.
-    return Batch(torch.from_numpy(padded).float(), torch.from_numpy(lengths), positions)
+    features = torch.from_numpy(padded).float()
+    if (scale := SCALES[store.stored]) != 1:
+        features *= scale
+    return Batch(features, torch.from_numpy(lengths), positions)
 
 
 def shard(utterances: Utterances, index: int, count: int) -> Utterances:

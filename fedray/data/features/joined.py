@@ -17,7 +17,7 @@ class JoinedFeatures:
     """
 
     def __init__(self, first: FeatureStore | JoinedFeatures, second: FeatureStore | JoinedFeatures) -> None:
-        assert first.bins == second.bins
+        assert (first.bins, first.stored) == (second.bins, second.stored)
         self.first, self.second = first, second
 
     def __reduce__(
@@ -29,7 +29,7 @@ class JoinedFeatures:
         return len(self.first) + len(self.second)
 
     def __getitem__(self, row: int) -> Frames:
-        """float16 [frames, bins], a read-only view of a file."""
+        """[frames, bins] as they are stored, a read-only view of a file."""
         size = len(self.first)
         return self.first[row] if row < size else self.second[row - size]
 
@@ -40,6 +40,10 @@ class JoinedFeatures:
     @property
     def bins(self) -> int:
         return self.first.bins
+
+    @property
+    def stored(self) -> str:
+        return self.first.stored
 
     @functools.cached_property
     def frames(self) -> Rows:

@@ -1,7 +1,4 @@
-"""Log-mel features: their settings, and how a waveform becomes a matrix of them.
-
-`fedray.data.features.store` keeps them on disk.
-"""
+"""Log-mel features: their settings, and how a waveform becomes a matrix of them."""
 
 from __future__ import annotations
 
@@ -14,22 +11,19 @@ import torch
 from torchaudio.transforms import MelSpectrogram
 
 from fedray.core.ranges import Count, Positive, Range
+from fedray.data.features.settings import FeatureSettings
 
 # The rounding of audio to 16 bits leaves about this power in a mel bin. Digital silence gets the same value.
 FLOOR = 1e-8
 # A waveform with a smaller root mean square is not scaled to power 1: rounding to 16 bits leaves about this much.
 SILENT = 1e-5
 NORMALISATIONS = ("mean", "mean_variance", "waveform", "none")
-KINDS = ("logmel", "whisper")
-WHISPER = {"sample_rate": 16000, "window_ms": 25.0, "hop_ms": 10.0, "normalise": "none"}
 
 
 @dataclass(frozen=True)
-class FeatureSettings:
-    """The section `features` of a configuration."""
+class LogMelSettings(FeatureSettings):
+    """Log-mels: natural logarithms of mel powers."""
 
-    # logmel | whisper: the features that Whisper was trained on, with another mel scale and range.
-    kind: str = "logmel"
     bins: Count = 40  # mel bins of a frame
     sample_rate: Annotated[int, Range(1000, 768_000)] = 16000  # Hz; audio of another rate is resampled
     window_ms: Positive = 25.0  # length of the analysis window
@@ -39,20 +33,11 @@ class FeatureSettings:
     normalise: str = "mean"
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"features.kind: {self.kind!r} is not known; choose one of {', '.join(KINDS)}")
-        fixed = [f"{name}={value}" for name, value in WHISPER.items() if getattr(self, name) != value]
-        if self.kind == "whisper" and fixed:
-            raise ValueError(
-                f"features.kind=whisper allows one setting only: set {', '.join(f'features.{one}' for one in fixed)}"
-            )
+        super().__post_init__()
         if self.normalise not in NORMALISATIONS:
             raise ValueError(
                 f"features.normalise: {self.normalise!r} is not known; choose one of {', '.join(NORMALISATIONS)}"
             )
-        for name in ("bins", "sample_rate", "window_ms", "hop_ms"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"features.{name}: {getattr(self, name)} must be above 0")
         for name in ("window_ms", "hop_ms"):
             if getattr(self, name) * self.sample_rate < 2 * 1000:
                 raise ValueError(
@@ -62,7 +47,7 @@ class FeatureSettings:
     @property
     def silence(self) -> float:
         """The value of padding: that of silence in log-mels that keep their mean, else 0."""
-        return math.log(FLOOR) if self.kind == "logmel" and self.normalise in ("none", "waveform") else 0.0
+        return math.log(FLOOR) if self.normalise in ("none", "waveform") else 0.0
 
     @property
     def window(self) -> int:
@@ -74,20 +59,19 @@ class FeatureSettings:
         """Distance between two frames in samples."""
         return max(1, round(self.sample_rate * self.hop_ms / 1000))
 
+    @property
+    def hop_seconds(self) -> float:
+        return self.hop_ms / 1000
+
     def frames(self, seconds: float) -> int:
-        """Number of frames in a recording of this length."""
-        if self.kind == "whisper":
-            return whisper_frames(round(seconds * self.sample_rate))
         return max(1, 1 + (round(seconds * self.sample_rate) - self.window) // self.hop)
 
-
-def features_of(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
-    """Compute features of `settings.kind`: float32 [samples] at `settings.sample_rate` -> float32 [frames, bins]."""
-    return whisper_mels(waveform, settings.bins) if settings.kind == "whisper" else log_mels(waveform, settings)
+    def compute(self, waveform: torch.Tensor) -> torch.Tensor:
+        return log_mels(waveform, self)
 
 
 @torch.inference_mode()
-def log_mels(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
+def log_mels(waveform: torch.Tensor, settings: LogMelSettings) -> torch.Tensor:
     """float32 [samples] -> normalised natural logarithms of mel powers, float32 [1 + (samples - window) // hop, bins].
 
     A waveform shorter than one window is padded with zeros to one window.
@@ -107,34 +91,8 @@ def log_mels(waveform: torch.Tensor, settings: FeatureSettings) -> torch.Tensor:
     return features
 
 
-@torch.inference_mode()
-def whisper_mels(waveform: torch.Tensor, bins: int) -> torch.Tensor:
-    """Compute Whisper's features: float32 [samples] at 16 kHz -> float32 [frames, bins].
-
-    A feature is log10 of a mel power, bounded below at 8 less than the loudest bin, plus 4, divided by 4. The frames
-    equal the first ones of WhisperFeatureExtractor in transformers, which pads every recording with silence to 30 s.
-    """
-    padded = torch.nn.functional.pad(waveform, (0, 400))  # with zeros; MelSpectrogram would mirror the end
-    powers: torch.Tensor = _whisper_transform(bins)(padded)
-    mels = powers.clamp_(min=1e-10).log10_().T[: whisper_frames(len(waveform))]
-    return (mels.clamp(min=float(mels.max()) - 8) + 4) / 4
-
-
-def whisper_frames(samples: int) -> int:
-    """Number of Whisper's frames over the samples.
-
-    A frame is 400 samples wide; frames are centred at every 160th sample.
-    """
-    return max(1, -(-(samples + 200) // 160))
-
-
-@functools.lru_cache(maxsize=2)
-def _whisper_transform(bins: int) -> MelSpectrogram:
-    return MelSpectrogram(16000, n_fft=400, hop_length=160, n_mels=bins, norm="slaney", mel_scale="slaney")
-
-
 @functools.lru_cache(maxsize=8)
-def _mel_transform(settings: FeatureSettings) -> MelSpectrogram:
+def _mel_transform(settings: LogMelSettings) -> MelSpectrogram:
     size = fft_size(settings)
     # torch centres the window in the FFT. This padding makes the first window start at the first sample.
     padding = (size - settings.window) // 2
@@ -149,7 +107,7 @@ def _mel_transform(settings: FeatureSettings) -> MelSpectrogram:
     )
 
 
-def fft_size(settings: FeatureSettings) -> int:
+def fft_size(settings: LogMelSettings) -> int:
     """The smallest FFT, a power of two, that holds the window and leaves no mel filter empty.
 
     The lowest filter is the narrowest.

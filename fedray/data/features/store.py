@@ -1,8 +1,8 @@
-"""Features of a manifest, computed once and kept as one float16 memory map, which all processes of a machine share.
+"""Features of a manifest, computed once and kept as one memory map, which all processes of a machine share.
 
-A store is a folder: `frames.f16` (the frames of all utterances, one after the other), `offsets.npy` (the first frame of
-each utterance) and `store.json` (bins, broken utterances). Frames of 40 bins every 10 ms take 8 kB for each second of
-audio.
+A store is a folder: `frames.f16` or, for 16-bit integers, `frames.i16` (the frames of all utterances, one after the
+other), `offsets.npy` (the first frame of each utterance) and `store.json` (bins, type of number, broken utterances).
+Frames of 40 bins every 10 ms take 8 kB for each second of audio.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,19 +21,22 @@ import torch
 
 from fedray.core import environment
 from fedray.core.parallel import Parallel
+from fedray.core.settings import kind_of
 from fedray.core.texts import parsed, read_text
 from fedray.data.corruption import CorruptionSettings, add_white_noise, noisy_rows
 from fedray.data.features import audio
-from fedray.data.features.log_mel import FeatureSettings, features_of
+from fedray.data.features.kinds import FEATURES
 from fedray.data.features.packed import file_of
+from fedray.data.features.settings import SCALES, FeatureSettings
 from fedray.data.manifest import Manifest, Mask, Rows
 from fedray.storage.cache import available, cached, check, entry_name, key
 
-Frames = npt.NDArray[np.float16]  # [frames, bins]
+Frames = npt.NDArray[Any]  # [frames, bins], float16 or int16
 
-# Part of the cache's key: increase it whenever log_mel.py, audio.py, recording.py, streams/ or corruption.py would
-# compute other numbers.
+# Part of the cache's key: increase it whenever a kind of features, audio.py, recording.py, streams/ or corruption.py
+# would compute other numbers.
 VERSION = 2
+FILES = {"float16": "frames.f16", "int16": "frames.i16"}
 SHARD = 64  # utterances in a work item, the same on every machine
 
 
@@ -54,7 +58,7 @@ class FeatureStore:
         return len(self.frames)
 
     def __getitem__(self, row: int) -> Frames:
-        """float16 [frames, bins], a read-only view of the file."""
+        """[frames, bins] as they are stored, a read-only view of the file."""
         return self._data[self._offsets[row] : self._offsets[row + 1]]
 
     @property
@@ -65,6 +69,11 @@ class FeatureStore:
     @property
     def bins(self) -> int:
         return self._description.bins
+
+    @property
+    def stored(self) -> str:
+        """The type of number: float16 or int16. int16 stands for -1 to 1 (`SCALES`)."""
+        return self._description.stored
 
     @property
     def broken(self) -> dict[str, str]:
@@ -89,7 +98,7 @@ class FeatureStore:
             raise ValueError(
                 f"{path}: is truncated, or not an array of numbers ({error}). This is a cache: remove {path.parent}"
             ) from error
-        frames, needed = self._local / "frames.f16", 2 * int(offsets[-1]) * self.bins
+        frames, needed = self._local / FILES[self.stored], 2 * int(offsets[-1]) * self.bins
         if (size := frames.stat().st_size) < needed:
             raise ValueError(
                 f"{frames}: is truncated, {size:,} of {needed:,} bytes are left. This is a cache: remove {path.parent}"
@@ -108,8 +117,8 @@ class FeatureStore:
     def _data(self) -> Frames:
         shape = (int(self._offsets[-1]), self.bins)
         if shape[0] == 0:
-            return np.zeros(shape, np.float16)  # an empty file cannot be mapped
-        mapped = np.memmap(self._local / "frames.f16", dtype=np.float16, mode="r", shape=shape)
+            return np.zeros(shape, self.stored)  # an empty file cannot be mapped
+        mapped = np.memmap(self._local / FILES[self.stored], dtype=self.stored, mode="r", shape=shape)
         return np.asarray(mapped)  # the same pages: slices of a plain array are cheaper than slices of a memmap
 
 
@@ -119,6 +128,7 @@ class _Description:
 
     bins: int
     broken: dict[str, str]
+    stored: str = "float16"
 
 
 def build_features(
@@ -139,23 +149,28 @@ def build_features(
     `FeatureStore.broken` lists it instead.
     """
     noisy = noisy_rows(manifest, corruption, seed, clients)
+    if noisy.any() and not settings.reads_audio:
+        kind = kind_of(settings, FEATURES)
+        raise ValueError(f"data.corruption adds noise to audio, which features.kind={kind} does not read: remove it")
     snr_db = corruption.snr_db if corruption and noisy.any() else None
     described = {
         "version": VERSION,
         "manifest": _fingerprint(manifest),
-        "settings": asdict(settings),
+        "settings": {"kind": kind_of(settings, FEATURES), **asdict(cast(Any, settings))},
         # Label errors do not change audio: clean and wrong labels share one store.
         "noise": None
         if snr_db is None
         else {"snr_db": snr_db, "seed": int(seed), "rows": np.flatnonzero(noisy).tolist()},
     }
+    if (more := settings.depends(manifest)) is not None:
+        described["depends"] = more
 
     def build(folder: Path) -> None:
         items = [(manifest.take(rows), noisy[rows]) for rows in _row_blocks(len(manifest))]
         compute = functools.partial(compute_shard, settings=settings, snr_db=snr_db, seed=seed)
         frames: list[Rows] = []
         broken: dict[str, str] = {}
-        with (folder / "frames.f16").open("wb") as file:
+        with (folder / FILES[settings.stored]).open("wb") as file:
             for part_frames, features, part_broken in parallel(compute, items, "features"):
                 frames.append(part_frames)
                 file.write(features.tobytes())
@@ -163,8 +178,9 @@ def build_features(
         if broken and not skip_broken:
             raise _broken_error(broken, manifest)
         np.save(folder / "offsets.npy", np.concatenate([[0], *frames]).cumsum(dtype=np.int64))
-        described = asdict(_Description(settings.bins, broken))
-        (folder / "store.json").write_text(json.dumps(described, indent=1), encoding="utf-8")
+        about = {"bins": settings.bins, "broken": broken}
+        about |= {"stored": settings.stored} if settings.stored != "float16" else {}
+        (folder / "store.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
 
     machine = key({"versions": environment.versions(environment.AUDIO), "processor": environment.processor()})
     store = FeatureStore(cached(Path(cache) / f"features-{key(described)}.{machine[:8]}", build))
@@ -179,24 +195,33 @@ def compute_shard(
 ) -> tuple[Rows, Frames, dict[str, str]]:
     """Compute the features of a few rows. `item`: the rows, and which of them get noise, bool [rows].
 
-    Returns frames of each row int64 [rows], features float16 [all frames, bins], and utterance id -> what is wrong with
-    its audio.
+    Returns frames of each row int64 [rows], features [all frames, bins] as they are stored, and utterance id -> what is
+    wrong with its audio.
     """
     manifest, noisy = item
     torch.set_num_threads(1)  # more threads give other bits, and are slower
     parts: list[Frames] = []
     broken: dict[str, str] = {}
     for utterance, noise in zip(manifest, noisy.tolist(), strict=True):
+        change = None
+        if noise and snr_db is not None:
+            change = functools.partial(add_white_noise, snr_db=snr_db, seed=seed, utterance=utterance.utterance)
         try:
-            waveform = audio.read(utterance.path, settings.sample_rate, utterance.offset, utterance.seconds)
+            features = settings.of(utterance, change)
         except audio.AudioError as error:
             broken[utterance.utterance] = error.reason
-            parts.append(np.zeros((0, settings.bins), np.float16))
+            parts.append(np.zeros((0, settings.bins), settings.stored))
             continue
-        if noise and snr_db is not None:
-            waveform = add_white_noise(waveform, snr_db, seed, utterance.utterance)
-        parts.append(features_of(waveform, settings).half().numpy())
+        parts.append(as_stored(features, settings.stored))
     return np.array([len(part) for part in parts], np.int64), np.concatenate(parts), broken
+
+
+def as_stored(features: torch.Tensor, stored: str) -> Frames:
+    """Features [frames, bins] in the type of number of a store."""
+    if stored == "float16":
+        return features.half().numpy()
+    numbers: Frames = (features / SCALES[stored]).round().to(torch.int16).numpy()
+    return numbers
 
 
 def _fingerprint(manifest: Manifest) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from fedray.core.ranges import Natural, Share
+from fedray.core.ranges import Natural, Ranged, Share
 from fedray.core.seeds import numpy_generator
 from fedray.data.manifest import Manifest, Mask, Rows
 
@@ -20,7 +20,7 @@ Clients = dict[str, Rows]
 
 
 @dataclass(frozen=True)
-class LabelledSettings:
+class LabelledSettings(Ranged):
     """Which of the clients' utterances are labelled.
 
     Shares are from 0 to 1; counts are rounded to the nearest whole number. With the defaults no utterance is marked as
@@ -37,11 +37,7 @@ class LabelledSettings:
     unlabelled: Share = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("clients", "utterances", "share", "unlabelled"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"data.labelled.{name}: {getattr(self, name)} is not a share from 0 to 1")
-        if self.at_least < 0:
-            raise ValueError(f"data.labelled.at_least: {self.at_least} must not be below 0")
+        super().__post_init__()
         if self.unlabelled < 1 and not self.given:
             raise ValueError(
                 "data.labelled.unlabelled: no setting says which utterances are labelled: "

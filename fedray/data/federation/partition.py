@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedray.core.ranges import Amount, Count, Natural, Positive
+from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Ranged
 from fedray.core.seeds import numpy_generator
 from fedray.data.federation.uneven import dealt, dealt_by_label
 from fedray.data.manifest import Manifest, Mask, Rows
@@ -21,7 +21,7 @@ Clients = dict[str, Rows]
 
 
 @dataclass(frozen=True)
-class PartitionSettings:
+class PartitionSettings(Ranged):
     """How to partition utterances among clients. `by` is one of
 
     speaker     one client for each speaker, named after the speaker
@@ -43,7 +43,7 @@ class PartitionSettings:
     # number of clients; speaker, k_speakers, label: keep that many random clients (null: all)
     count: Count | None = None
     alpha: Positive = 0.5  # dirichlet: smaller values make clients' labels more skewed
-    spread: Amount = 0.25  # uneven: see above (FedSTAR's sigma)
+    spread: Part = 0.25  # uneven: see above (FedSTAR's sigma)
     # uneven: mean number of labels among a client's labelled utterances (null: at random)
     labels: Positive | None = None
     # Sigma_c: a client's number of labels is drawn from `labels` * (1 +- labels_spread) and rounded.
@@ -62,8 +62,6 @@ def partition(manifest: Manifest, settings: PartitionSettings, seed: int, labell
     """
     if settings.by not in PARTITIONS:
         raise ValueError(f"data.clients.by={settings.by!r} is unknown; choose one of {', '.join(PARTITIONS)}")
-    if settings.count is not None and settings.count < 1:
-        raise ValueError(f"data.clients.count must be at least 1, not {settings.count}")
     order = _by_id(manifest)
     if settings.by == "uneven":
         clients = _uneven(manifest.take(order), settings, seed, None if labelled is None else labelled[order])
@@ -143,8 +141,6 @@ def _by_speaker(manifest: Manifest, settings: PartitionSettings, seed: int) -> C
 
 
 def _by_k_speakers(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
-    if settings.speakers_per_client < 1:
-        raise ValueError(f"data.clients.speakers_per_client must be at least 1, not {settings.speakers_per_client}")
     names, codes = _codes(manifest, "speaker")
     place = np.empty(len(names), np.int64)
     drawn = numpy_generator(seed, "partition", "k_speakers").permutation(len(names))
@@ -172,8 +168,6 @@ def _iid(manifest: Manifest, settings: PartitionSettings, seed: int) -> Clients:
 
 
 def _uneven(manifest: Manifest, settings: PartitionSettings, seed: int, labelled: Mask | None = None) -> Clients:
-    if not 0 <= settings.spread < 1:
-        raise ValueError(f"data.clients.spread: {settings.spread} is not a share of the mean size, from 0 to below 1")
     count = _count(settings, len(manifest), "utterances")
     place, generator = np.empty(len(manifest), np.int64), numpy_generator(seed, "partition", "uneven", "unlabelled")
     known = np.zeros(len(manifest), bool) if labelled is None else labelled
@@ -201,8 +195,6 @@ def _dirichlet(manifest: Manifest, settings: PartitionSettings, seed: int) -> Cl
             "a Dirichlet partition needs a label for every utterance, and this corpus has utterances without: "
             "name the column of the labels in data.options, or divide by speaker, k_speakers or iid"
         )
-    if not settings.alpha > 0:
-        raise ValueError(f"data.clients.alpha must be above 0, not {settings.alpha}")
     count = _count(settings, len(manifest), "utterances")
     names, codes = _codes(manifest, "label")
     rows_of_label = _groups(codes, len(names))

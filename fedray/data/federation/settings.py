@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedray.core.ranges import Fraction, Part, Positive
+from fedray.core.ranges import Fraction, Part, Positive, Ranged
 from fedray.data.corruption import CorruptionSettings
 from fedray.data.federation.labelled import LabelledSettings
 from fedray.data.federation.partition import PartitionSettings
 
 
 @dataclass(frozen=True)
-class ServerDataSettings:
+class ServerDataSettings(Ranged):
     """The speakers of the training data that belong to the server, if the corpus does not say. All null: none."""
 
     share: Fraction | None = None  # share of the speakers
@@ -21,6 +21,7 @@ class ServerDataSettings:
     largest: bool = False  # choose the speakers with most speech (with `utterances`: most utterances), not random ones
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.largest and not self.given():
             raise ValueError(
                 "data.server.largest chooses the server's speakers, and no setting says how many: "
@@ -33,7 +34,7 @@ class ServerDataSettings:
 
 
 @dataclass(frozen=True)
-class DataSettings:
+class DataSettings(Ranged):
     """The section `data` of a configuration."""
 
     corpus: str = "embedded"  # the name of the reader; docs/corpora.md lists them
@@ -58,6 +59,7 @@ class DataSettings:
     skip_broken: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.clients.by == "server":
             of_clients = {
                 "own_share": self.own_share,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
-from typing import Any, Generic, cast
+from typing import Any, cast
 
 import ray
 from ray.exceptions import ActorUnavailableError, ObjectLostError
 
 from fedray.core.types import RunError
-from fedray.engine.actors.crew import READY_SECONDS, Actor, Crew, Start
+from fedray.engine.actors.crew import READY_SECONDS, Crew, Start
+from fedray.engine.actors.flights import Flight, Flights
 from fedray.engine.actors.hangs import Hangs
 from fedray.engine.actors.ray_deaths import DEATHS, death_of
 from fedray.engine.cluster.reservation import standing
@@ -45,19 +46,6 @@ class Lost(RunError):
             "results that a job needs were lost with an actor or a node: `fedray resume` continues from the last "
             "checkpoint"
         )
-
-
-@dataclass(frozen=True)
-class Flight(Generic[Key, Result]):
-    """A job that an actor is running."""
-
-    key: Key
-    job: Job[Result]
-    actor: Actor
-    kept: Reference  # the part of the result that stays in the object store; None: no part does
-    since: float
-    attentive: float  # the same on the pool's clock
-    cut_off: float | None = None  # since when the actor has been unreachable: it has been pinged
 
 
 class Pool:
@@ -118,86 +106,72 @@ class Pool:
         If an actor dies, its job is run again as `Job.after_death` says. Raises Lost if the holder of a job is gone or
         an input is lost a second time, once none of these jobs is in flight any more.
         """
-        jobs, results, lost = dict(jobs), dict[Key, Result](), False
+        flights = Flights(jobs)
         self.where, self._looked = {}, time.perf_counter()
         self._struck.clear()
-        waiting = sorted(jobs, key=lambda key: -jobs[key].cost)
-        flying: dict[Reference, Flight[Key, Result]] = {}
-        without: set[Key] = set()  # jobs that have met a lost object
-        while waiting or flying:
-            lost = lost or any(jobs[key].holder is not None and not self.lives(jobs[key].holder) for key in waiting)
-            if lost:
-                waiting = []
-                if not flying:
-                    break
-            for number in self._lost.keys() & set(self.crew.idle):
-                self.crew.idle.remove(number)
-                self.crew.bury(self.crew.actors[number], self._lost[number])
-            self._lease(waiting, jobs, flying)
-            for reference in self._wait([*flying, *self.crew.starting]):
+        while flights.open():
+            flights.check(self.crew.actors)
+            self._bury_unreachable()
+            if not flights.lost:
+                self._lease(flights)
+            if not flights.open():
+                break
+            for reference in self._wait([*flights.flying, *self.crew.starting]):
                 if reference in self.crew.starting:
                     self._arrived(reference)
-                    continue
-                flight = flying.pop(reference)
-                try:
-                    if flight.cut_off is not None:
-                        ray.get(reference)
-                        self.crew.idle.append(flight.actor.number)
-                        waiting.insert(0, flight.key)  # whether it ran or not: a job may run twice
-                        continue
-                    results[flight.key] = self._receive(reference, flight)
-                    on_result(len(results))
-                except ActorUnavailableError as error:
-                    if (again := self._cut_off(flight, error)) is not None:
-                        flying |= again
-                    else:
-                        waiting.insert(0, flight.key)
-                except DEATHS as error:
-                    jobs[flight.key] = self._died(flight, death_of(error))
-                    waiting.insert(0, flight.key)
-                except ObjectLostError:  # a result or an input was on a node that is gone
-                    self.crew.idle.append(flight.actor.number)
-                    lost = lost or flight.key in without
-                    without.add(flight.key)
-                    waiting.insert(0, flight.key)
-            for reference, flight in list(flying.items()):
-                if (silent := self._look_at(flight)) is not None:
-                    del flying[reference]
-                    why = f"it was silent for {silent:,.0f} s, beyond engine.deadline, and was killed"
-                    jobs[flight.key] = self._died(flight, Death(Cause.HANG, why))
-                    waiting.insert(0, flight.key)
-        if lost:
+                elif self._landed(reference, flights):
+                    on_result(len(flights.results))
+            self._end_overdue(flights)
+        if flights.lost:
             raise Lost
-        return {key: results[key] for key in jobs}
+        return {key: flights.results[key] for key in jobs}
 
-    def _lease(
-        self, waiting: list[Key], jobs: Mapping[Key, Job[Result]], flying: dict[Reference, Flight[Key, Result]]
-    ) -> None:
+    def _bury_unreachable(self) -> None:
+        """Replace idle actors that another actor could not reach."""
+        for number in self._lost.keys() & set(self.crew.idle):
+            self.crew.idle.remove(number)
+            self.crew.bury(self.crew.actors[number], self._lost[number])
+
+    def _lease(self, flights: Flights[Key, Result]) -> None:
         """Give idle actors the jobs in line. A job that must run alone waits until no other is in flight."""
+        slots = {actor.slot for actor in self.crew.actors.values()}
         for number in list(self.crew.idle):
-            if (key := self._next(number, waiting, jobs)) is None:
-                continue
-            if jobs[key].alone and flying or len(flying) == 1 and next(iter(flying.values())).job.alone:
-                continue
-            waiting.remove(key)
-            reference, flight = self._send(number, key, jobs[key])
-            flying[reference] = flight
+            key = flights.next(self.crew.actors[number], slots)
+            if key is not None and not flights.blocked(key):
+                flights.waiting.remove(key)
+                reference, flight = self._send(number, key, flights.jobs[key])
+                flights.flying[reference] = flight
 
-    def _next(self, number: int, waiting: list[Key], jobs: Mapping[Key, Job[Result]]) -> Key | None:
-        """The first job in line that this actor may run."""
-        slot, slots = self.crew.actors[number].slot, None
-        for key in waiting:
-            job = jobs[key]
-            if job.holder is not None:
-                if job.holder == number:
-                    return key
-            elif job.slot is None or job.slot == slot:
-                return key
+    def _landed(self, reference: Reference, flights: Flights[Key, Result]) -> bool:
+        """Take the result of a job that has ended, or put the job back in line; returns whether there is a result."""
+        flight = flights.flying.pop(reference)
+        try:
+            if flight.cut_off is not None:  # a ping: whether the job ran or not, it may run twice
+                ray.get(reference)
+                self.crew.idle.append(flight.actor.number)
+                flights.again(flight.key)
+                return False
+            flights.results[flight.key] = self._receive(reference, flight)
+            return True
+        except ActorUnavailableError as error:
+            if (again := self._cut_off(flight, error)) is not None:
+                flights.flying |= again
             else:
-                slots = slots or {actor.slot for actor in self.crew.actors.values()}
-                if job.slot not in slots:  # the dedicated actor is gone for now: any actor can train the client
-                    return key
-        return None
+                flights.again(flight.key)
+        except DEATHS as error:
+            flights.again(flight.key, self._died(flight, death_of(error)))
+        except ObjectLostError:  # a result or an input was on a node that is gone
+            self.crew.idle.append(flight.actor.number)
+            flights.without(flight.key)
+        return False
+
+    def _end_overdue(self, flights: Flights[Key, Result]) -> None:
+        """Kill actors that have worked on a job for longer than `engine.deadline` allows."""
+        for reference, flight in list(flights.flying.items()):
+            if (silent := self._look_at(flight)) is not None:
+                del flights.flying[reference]
+                why = f"it was silent for {silent:,.0f} s, beyond engine.deadline, and was killed"
+                flights.again(flight.key, self._died(flight, Death(Cause.HANG, why)))
 
     def _send(self, number: int, key: Key, job: Job[Result]) -> tuple[Reference, Flight[Key, Result]]:
         """Start a job on an idle actor; returns the reference to the driver's result, and the flight."""

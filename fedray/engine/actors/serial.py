@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from fedray.core.types import Broadcast, State
 from fedray.engine.jobs.holding import Holder
 from fedray.engine.jobs.job import Job, Key, Result, Workplace
 from fedray.engine.jobs.work import Program, StateStore
-from fedray.engine.lane.training import LaneJob
 from fedray.engine.telemetry.signs import Signs
 from fedray.runs.client_states import Written, hash_of
 from fedray.storage import serialize
@@ -46,10 +44,8 @@ class SerialPool:
         results = dict[Key, Result]()
         self.where = dict.fromkeys(jobs, 0)
         for key, job in jobs.items():
-            if isinstance(job, LaneJob):  # this process does not die and leave a client to be named
-                job = replace(job, lane=replace(job.lane, marker=None))
             with heard_by(Signs(lambda: None, self.place.progress)):
-                results[key] = job.run(self.place, *job.inputs)
+                results[key] = job.unmarked().run(self.place, *job.inputs)
             on_result(len(results))
         return results
 

@@ -34,6 +34,7 @@ from fedray.engine.jobs.deaths import Death
 from fedray.engine.jobs.holding import scratch
 from fedray.engine.jobs.job import Init
 from fedray.engine.jobs.work import Program, asset_bytes
+from fedray.engine.options.chosen import chosen
 from fedray.engine.round.plan import Plan
 from fedray.engine.round.rounds import Rounds
 from fedray.engine.telemetry.events import Event, Events
@@ -134,8 +135,9 @@ class Driver:
         try:
             self._open()
             with self._actors() as (pool, rounds):
-                if mine.plan.privacy is not None and mine.plan.privacy.guarantee is not None:
-                    self._say(mine.plan.privacy.guarantee.words())
+                for option in rounds.options:
+                    if words := option.words():
+                        self._say(words)
                 results = loop.run(pool, rounds)
             tracking.close("stopped" if "stopped" in results else "finished", results)
             return results
@@ -158,7 +160,9 @@ class Driver:
         try:
             pool = self._pool = self._start_pool(run)
             program, plan = self.assignment.program, self.assignment.plan
-            yield pool, Rounds(program, plan, pool, scratch(run), asset_bytes(self.assignment.assets), self.note)
+            rounds = Rounds(program, plan, pool, scratch(run), asset_bytes(self.assignment.assets), self.note)
+            rounds.options = chosen(rounds)
+            yield pool, rounds
         finally:
             if pool is not None:
                 self._pool = None

@@ -12,10 +12,9 @@ from fedray.engine.jobs.job import Init
 from fedray.engine.jobs.work import Program
 from fedray.engine.lane import personal
 from fedray.engine.lane.lane import Failure, LaneResult
-from fedray.engine.options import audits
 from fedray.engine.round.outcome import Outcome
 from fedray.engine.round.plan import Plan
-from fedray.engine.round.records import formula, reports, row_of, store_prepared, summary
+from fedray.engine.round.records import formula, record, reports, row_of, store_prepared, summary
 from fedray.engine.round.rounds import Rounds
 from fedray.engine.telemetry.gauges import Gauges
 from fedray.engine.telemetry.scalars import Scalars
@@ -23,7 +22,8 @@ from fedray.engine.telemetry.tracking import Tracking
 from fedray.engine.telemetry.watches import RoundWatch, Stopwatch
 from fedray.runs.client_states import ClientStore
 from fedray.runs.failures_table import FailuresTable
-from fedray.runs.folder import FAILURES, LEFT_OUT, REPORTS, TRIPS, Progress, RunFolder, write_clients
+from fedray.runs.folder import FAILURES, LEFT_OUT, REPORTS, Progress, RunFolder, write_clients
+from fedray.runs.hypotheses import Hypotheses
 from fedray.runs.metrics_table import MetricsTable
 from fedray.runs.retention import Retention
 
@@ -50,7 +50,7 @@ class RunLoop:
         self.name, self.program, self.plan, self.folder, self.note = name, program, plan, folder, note
         self.algorithm, self.splits = program.algorithm, list(program.data.splits())
         self.wish, self.tracking = wish, tracking
-        self.metrics, self.failures = MetricsTable(folder), FailuresTable(folder)
+        self.metrics, self.failures, self.hypotheses = MetricsTable(folder), FailuresTable(folder), Hypotheses(folder)
         self.retention = Retention(folder, program.states, plan.engine.keep, pinned)
         self.gauges = Gauges(folder.place, lambda text: note("warning", {"text": text}))
         self._watch = Stopwatch()
@@ -64,6 +64,7 @@ class RunLoop:
         scalars = Scalars(self.folder, progress.round)
         if not progress.round and "dev" in self.splits:
             seed = rounds.evaluate(progress.state, 0, ["dev"], final=False)["dev"]
+            self.hypotheses.write(seed, 0)
             self._write_scalars(scalars, seed.metrics, 0)
             self.gauges.scored(seed.metrics)
             self.note("seed", dict(seed.metrics))
@@ -83,7 +84,7 @@ class RunLoop:
         watch.trained()
         self._record_failures(rounds, outcome, progress.round + 1)
         state = rounds.finish(progress, outcome)
-        after, superseded = rounds.record(progress, outcome, state)
+        after, superseded = record(progress, outcome, state)
         scored = self._score(rounds, after)
         self._judge(after, scored)
         self.retention.note_best(after)
@@ -132,6 +133,7 @@ class RunLoop:
                 self.folder.cut(table, progress.round)
             self.metrics.resume()
             self.failures.resume()
+            self.hypotheses.resume()
             self.retention.resume(saved)
             self.note("phase", {"text": f"continuing after round {progress.round}"})
             return initial, progress
@@ -160,7 +162,7 @@ class RunLoop:
         store_prepared(progress, lanes, down_bytes)
 
     def _record_failures(self, rounds: Rounds, outcome: Outcome, round: int) -> None:
-        """Record which clients failed or were left out, reports and trips. RunError: more failed than allowed."""
+        """Record which clients failed or were left out, and reports. RunError: more failed than allowed."""
         self._append_failures(outcome.failures, round)
         rounds.check(outcome.failures, outcome.cohort)
         left_out = outcome.aggregate.left_out
@@ -168,14 +170,16 @@ class RunLoop:
         self.folder.append(LEFT_OUT, rows)
         if self.plan.evaluation.client_reports:
             self.folder.append(REPORTS, reports(outcome, round))
-        if outcome.simulated is not None:
-            self.folder.append(TRIPS, outcome.simulated.trips)
+        for table, found in outcome.tables.items():
+            self.folder.append(table, found)
 
     def _score(self, rounds: Rounds, after: Progress) -> Evaluation | None:
         """The scores on dev after this round; None: they are not due."""
         if "dev" not in self.splits or not self.plan.scores(after.round):
             return None
-        return rounds.evaluate(after.state, after.round, ["dev"], final=False)["dev"]
+        scored = rounds.evaluate(after.state, after.round, ["dev"], final=False)["dev"]
+        self.hypotheses.write(scored, after.round)
+        return scored
 
     def _judge(self, progress: Progress, scored: Evaluation | None) -> None:
         """Update the best round. On a tie the earlier round stays the best."""
@@ -227,9 +231,8 @@ class RunLoop:
         progress.totals["killed"] = progress.totals.get("killed", 0) + self._killed(pool)
         results |= summary(progress) | formula(self.algorithm, progress)
         results["time/total_s"] = progress.totals["seconds"] + watch()
-        results |= audits.audit(rounds, initial.state, progress, self.folder)
-        results |= rounds.private.summary(progress) if rounds.private is not None else {}
-        results |= rounds.virtual.finish(self.folder) if rounds.virtual is not None else {}
+        for option in rounds.options:
+            results |= option.results(progress, self.folder)
         if signatures := dict(self.algorithm.signatures):
             results["signatures"] = signatures
         self.folder.export("model", lambda path: self.algorithm.export(best.state, path))

@@ -84,6 +84,10 @@ class Job(ABC, Generic[Result_co]):
         """The job to run instead, after the actor that ran this one has died on a node."""
         return self
 
+    def unmarked(self) -> Self:
+        """The job for a process that does not die and leave a client to be named: without marks on disk."""
+        return self
+
     def at_work(self, node: str) -> str:
         """What an actor on a node is doing when it runs this job, in words."""
         return f"`{type(self).__name__}`"

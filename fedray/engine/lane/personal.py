@@ -39,7 +39,8 @@ def score(program: Program, client: Client, received: Received, data: Mapping[st
     seed_all(seed)
     # An algorithm that repeats the client's training repeats the share of it that the client had time for.
     received = replace(received, work=client.work)
-    return program.algorithm.evaluate_personal(replace(client, seed=seed), received, data, final)
+    found = program.algorithm.evaluate_personal(replace(client, seed=seed), received, data, final)
+    return found if final else {split: Evaluation(scores.metrics) for split, scores in found.items()}
 
 
 def one_vote(scores: Metrics) -> Metrics:

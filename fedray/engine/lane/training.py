@@ -11,11 +11,8 @@ from functools import reduce
 from operator import add
 from typing import Any, ClassVar, Self, final
 
-import numpy as np
-
 from fedray.core.metrics import Metrics
 from fedray.core.packing import Packing
-from fedray.core.privacy.clipping import Flags
 from fedray.core.seeds import seed_all
 from fedray.core.sums import WeightedSum
 from fedray.core.types import OWN, Broadcast, Client, Received, RunError, State, Update, Vector
@@ -25,7 +22,7 @@ from fedray.engine.jobs.soundness import check_update, sizes
 from fedray.engine.jobs.work import hydrate, prepare
 from fedray.engine.lane import personal
 from fedray.engine.lane.aggregation import Take, aggregation_of
-from fedray.engine.lane.guard import Guarded
+from fedray.engine.lane.guarded import outgoing
 from fedray.engine.lane.lane import Failure, Lane, LaneResult
 from fedray.engine.lane.uplink import Uplink
 from fedray.runs.client_states import Written
@@ -51,6 +48,9 @@ class LaneJob(Job[Result_co]):
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
         return replace(self, lane=self.lane.after_death(node, death, warn))
 
+    def unmarked(self) -> Self:
+        return replace(self, lane=replace(self.lane, marker=None))
+
     def at_work(self, node: str) -> str:
         client = self.lane.client_at_work(node)
         what = f"client {client}" if client is not None else "before its first client"
@@ -69,6 +69,7 @@ class TrainLane(LaneJob[LaneResult]):
         book = LaneBook(place, self.lane, received, place.receive(first, 0), allowed)
         take = take or aggregation_of(algorithm.strategy).taker(self.lane, place.holder, book.result.partial.updates)
         while not book.closed:
+            # An error ends the iterator and fails the clients in training; the algorithm is called again for the rest.
             with book.blaming_clients():
                 for update in algorithm.lane_update(book.clients(), book.received):
                     book.accept(update, take)
@@ -133,7 +134,6 @@ class LaneBook:
         """`sizes`: the allowed lengths of a client's delta."""
         self.program, self.lane, self.received, self.first = place.program, lane, received, first
         self._raises = place.raises
-        self.aggregation = aggregation_of(place.program.algorithm.strategy)
         self.sizes = sizes
         self.result = LaneResult()
         self.closed = False
@@ -141,10 +141,7 @@ class LaneBook:
         self._out: list[tuple[Client, State | None]] = []  # in training, with the states prepared for them just now
         self._since = time.perf_counter()  # when the current phase began
         self._uplink = Uplink(place.program, lane, received)
-        self._guard = Guarded(lane.guard, place.layers) if lane.guard is not None else None
-        algorithm = place.program.algorithm
-        tensors = None if algorithm.overrides("server_receive") else algorithm.tensors()
-        self._weights = None if tensors is None else sum(tensors)  # in a delta; running statistics follow
+        self._outgoing = outgoing(lane, place.program.algorithm, place.layers)
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
 
     def clients(self) -> Iterator[Client]:
@@ -240,9 +237,8 @@ class LaneBook:
         sent = self._uplink.send(client, update)
         packing = self._check(sent.update)
         report, result = dict(update.report), self.result
-        # In a private round all weigh the same: what a client trained on must not show.
-        log_weight = self.aggregation.log_weight(report) if self._guard is None else 0.0
-        flat, clipped = self._protected(client, sent.update, packing)
+        log_weight = self._outgoing.log_weight(report)
+        flat = self._outgoing.flat(sent.update, packing, client)
         metrics = result.partial.metrics + update.metrics
         own = update.state if update.state is not None else prepared
         scores = result.partial.personal + self._score(trained if own is None else replace(trained, state=own))
@@ -250,20 +246,12 @@ class LaneBook:
         if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
             result.written[client] = self.program.states.save(client, self.lane.round + 1, state)
         take(client, flat, log_weight)
-        if clipped is not None:
-            result.clipped = clipped.astype(np.int64) + (0 if result.clipped is None else result.clipped)
+        self._outgoing.taken(result)
         result.partial.metrics, result.partial.personal = metrics, scores
         result.packing = packing
         result.counted += log_weight != -math.inf
         result.reports[client] = report
-        result.up_bytes += sent.bytes + 8 * len(report)
-
-    def _protected(self, client: str, update: Update, packing: Packing) -> tuple[Vector, Flags | None]:
-        """The flat update as it leaves the client; in a private round also which of its groups were clipped."""
-        if self._guard is None:
-            delta, factor = self.program.algorithm.strategy.clip(update.delta, self._weights), self.lane.factor
-            return packing.pack(delta if factor == 1 else factor * delta, update), None
-        return self._guard.protect(update, client)
+        result.up_bytes += self._outgoing.bytes(sent.bytes) + 8 * len(report)
 
     def _check(self, update: Update) -> Packing:
         """The packing of an update that has arrived. ValueError: it cannot be added to those of other clients."""

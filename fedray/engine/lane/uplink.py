@@ -80,8 +80,6 @@ class Uplink:
         lost: Residuals | None = None
         if not self._upload.code.exact:
             parts, sent, lost = self._coded(client, parts, before.lost)
-        if (guard := self._lane.guard) is not None and guard.sent is not None:
-            sent = guard.sent
         delta = self._algorithm.server_receive(parts["delta"], self._received) if update.delta.size else update.delta
         vectors = {name: parts[f"vectors/{name}"] for name in update.vectors}
         return Sent(replace(update, delta=delta, vectors=vectors), sent, before, lost)

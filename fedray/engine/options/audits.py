@@ -1,8 +1,9 @@
-"""The end of an audited run: each candidate's score, and what an attacker learns from the scores."""
+"""An audited run: its canaries, and at the end each candidate's score and what an attacker learns from the scores."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, final
 
@@ -13,6 +14,9 @@ from fedray.core.seeds import seed_all
 from fedray.core.settings import kind_of
 from fedray.core.types import AuditedData, Broadcast, RunError, ServerState
 from fedray.engine.jobs.job import Job, Workplace
+from fedray.engine.options.private import PrivateRounds
+from fedray.engine.round.option import Option
+from fedray.engine.round.outcome import Draw, Outcome
 from fedray.engine.round.rounds import Rounds
 from fedray.runs.folder import Progress, RunFolder
 
@@ -38,14 +42,43 @@ class Judge(Job[dict[str, float]]):
         return found
 
 
-def audit(rounds: Rounds, initial: ServerState, progress: Progress, folder: RunFolder) -> dict[str, Any]:
-    """The section `audit` of results.json ({} without an audit). Writes audit.tsv with a row for each candidate."""
-    settings, private = rounds.plan.audit, rounds.private
-    if not isinstance(settings, Audit):
-        return {}
+class Audited(Option):
+    """An audit of the run. `private`: the option that its rounds are private by; None: they are not."""
+
+    def __init__(self, settings: Audit, rounds: Rounds, private: PrivateRounds | None) -> None:
+        self.settings, self.rounds, self.private = settings, rounds, private
+        inside = settings.inside(rounds.program.seed) if isinstance(settings, Directions) else ()
+        self.canaries = dict.fromkeys(inside)
+
+    def draw(self, progress: Progress) -> Draw | None:
+        """Canaries are drawn like other clients."""
+        if not self.canaries:
+            return None
+        ids = [*self.rounds.program.data.client_ids(), *self.canaries]
+        return self.rounds.sample(progress, ids, absent=self.canaries)
+
+    def finish(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
+        """Add what the round's canaries send to the sum."""
+        answered = [client for client in outcome.draw.answering if client in self.canaries]
+        if answered:
+            assert self.private is not None, "directions have no length without a bound"
+            self.private.insert(answered, progress, outcome, broadcast, self.rounds.aggregation.log_weight)
+
+    def results(self, progress: Progress, folder: RunFolder) -> Mapping[str, Any]:
+        """The section `audit`. Writes audit.tsv with a row for each candidate."""
+        return audit(self.settings, self.rounds, self.private, progress, folder)
+
+
+def audit(
+    settings: Audit, rounds: Rounds, private: PrivateRounds | None, progress: Progress, folder: RunFolder
+) -> dict[str, Any]:
+    """The section `audit` of results.json. Writes audit.tsv with a row for each candidate."""
+    initial = folder.load(0).state
     rounds.note("phase", {"text": "audit"})
     if isinstance(settings, Directions):
-        inside, scores = _moved(rounds, settings, initial, progress.state)
+        assert private is not None, "directions have no length without a bound"
+        size = private.size(rounds.put(initial, 0).broadcast)
+        inside, scores = _moved(settings, rounds.program.seed, size, initial, progress.state)
     else:
         inside = dict(cast(AuditedData, rounds.program.data).candidates)
         before, after = _losses(rounds, initial, 0), _losses(rounds, progress.state, progress.round)
@@ -62,11 +95,9 @@ def audit(rounds: Rounds, initial: ServerState, progress: Progress, folder: RunF
 
 
 def _moved(
-    rounds: Rounds, settings: Directions, initial: ServerState, last: ServerState
+    settings: Directions, seed: int, size: int, initial: ServerState, last: ServerState
 ) -> tuple[dict[str, bool], dict[str, float]]:
     """Canary -> whether it was inside, and canary -> the dot product of its direction with the model's change."""
-    assert rounds.private is not None, "directions have no length without a bound"
-    seed, size = rounds.program.seed, rounds.private.size(rounds.put(initial, 0).broadcast)
     change = last.params[:size].astype(np.float64) - initial.params[:size]
     inside = coins(settings.names, seed)
     # The bits of a BLAS product depend on the number of threads.

@@ -19,23 +19,34 @@ from fedray.core.privacy.mechanism import Gathered, Mechanism
 from fedray.core.privacy.settings import Skellam
 from fedray.core.types import Broadcast, Layer, RunError
 from fedray.engine.jobs.soundness import sizes
-from fedray.engine.lane.guard import Guard, Guarded
-from fedray.engine.lane.lane import LaneResult
+from fedray.engine.lane.guard import Guard
+from fedray.engine.lane.guarded import Guarded
+from fedray.engine.lane.lane import Lane, LaneResult
+from fedray.engine.round.option import Option
 from fedray.engine.round.outcome import Outcome
-from fedray.runs.folder import Progress
+from fedray.runs.folder import Progress, RunFolder
 
 NOISE, BOUND = "noise", "bound|"  # keys in the progress of a run: z, and the prefix to a group's name for its bound
 
 
-class PrivateRounds:
-    """What the driver adds to the rounds of a private run."""
+class PrivateRounds(Option):
+    """Clips and encodes updates on the lanes, and releases their sum with noise."""
 
     def __init__(self, mechanism: Mechanism, layers: Sequence[Layer], seed: int) -> None:
         self.mechanism, self.layers, self.seed = mechanism, layers, seed
         self._clipping: Clipping | None = None
 
-    def guard(self, progress: Progress, broadcast: Broadcast, cohort: int) -> Guard:
-        """The privacy settings that lanes of the next round, of `cohort` clients, follow."""
+    def words(self) -> str | None:
+        """What the run guarantees."""
+        return None if self.mechanism.guarantee is None else self.mechanism.guarantee.words()
+
+    def guard(self, lanes: Sequence[Lane], progress: Progress, broadcast: Broadcast, cohort: int) -> list[Lane]:
+        """The lanes with the privacy settings that they follow."""
+        guard = self.settings(progress, broadcast, cohort)
+        return [replace(lane, guard=guard) for lane in lanes]
+
+    def settings(self, progress: Progress, broadcast: Broadcast, cohort: int) -> Guard:
+        """The privacy settings of the next round, of `cohort` clients."""
         clipping, mechanism = self._clipping_for(broadcast), self._mechanism(progress)
         bounds, settings, size = tuple(self._bounds(progress, clipping).tolist()), mechanism.settings, clipping.size
         try:
@@ -50,18 +61,17 @@ class PrivateRounds:
 
     def insert(
         self,
+        canaries: Sequence[str],
         progress: Progress,
         outcome: Outcome,
         broadcast: Broadcast,
         log_weight: Callable[[Mapping[str, float]], float],
     ) -> None:
-        """Add what the round's canaries send to the sum, under the rules for any other client."""
-        if not outcome.canaries:
-            return
-        guard = self.guard(progress, broadcast, outcome.cohort)
+        """Add what these canaries send to the round's sum, under the rules for any other client."""
+        guard = self.settings(progress, broadcast, outcome.cohort)
         guarded = Guarded(guard, self.layers)
         bound, flags = float(np.sqrt(np.square(guard.bounds).sum())), list[Flags]()
-        for name in outcome.canaries:
+        for name in canaries:
             update = audits.sent(name, guard.size, bound, self.seed)
             delta, clipped = guarded.protect(update, name)
             outcome.partial.updates.add(delta, log_weight(update.report))
@@ -78,7 +88,7 @@ class PrivateRounds:
         spent = math.inf if guarantee is None else guarantee.simulated.guarantee(progress.round)
         return spent if math.isfinite(spent) else None
 
-    def release(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
+    def finish(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
         """Replace the plain mean with the noisy mean. Noise is released even if no client answered."""
         clipping = self._clipping_for(broadcast)
         bounds = self._bounds(progress, clipping)
@@ -89,13 +99,13 @@ class PrivateRounds:
         gathered = Gathered(outcome.partial.updates.total, clipped, answered, outcome.cohort)
         released = mechanism.release(gathered, clipping, bounds, self.seed, progress.round)
         outcome.aggregate.mean, outcome.aggregate.packing = released.mean, Packing(clipping.size)
-        outcome.private_row = {**self._spent(progress), **released.row}
-        outcome.private = {NOISE: mechanism.noise} | {
-            f"{BOUND}{name}": float(bound) for name, bound in zip(clipping.names, released.bounds, strict=True)
-        }
+        outcome.row |= {**self._spent(progress), **released.row}
+        bounds_after = zip(clipping.names, released.bounds, strict=True)
+        after = {NOISE: mechanism.noise} | {f"{BOUND}{name}": float(bound) for name, bound in bounds_after}
+        outcome.progress["private"] = after
 
-    def summary(self, progress: Progress) -> dict[str, Any]:
-        """The privacy that was spent, for results.json."""
+    def results(self, progress: Progress, folder: RunFolder) -> Mapping[str, Any]:
+        """The privacy that was spent."""
         guarantee = self._guarantee(progress)
         return {} if guarantee is None else {"privacy": guarantee.summary(progress.round)}
 

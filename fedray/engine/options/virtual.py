@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -15,10 +15,14 @@ from fedray.core.devices.clock import Clock
 from fedray.core.devices.state import ClockState, Step
 from fedray.core.devices.trips import SECOND, Load, Trip
 from fedray.core.types import Broadcast, RunError
-from fedray.engine.jobs.work import Program
-from fedray.engine.lane.lane import LaneResult
+from fedray.engine.lane.lane import Lane
+from fedray.engine.options.earlier import EarlierModels
+from fedray.engine.round.downlink import Posted
+from fedray.engine.round.option import Option
+from fedray.engine.round.outcome import Draw, Outcome
+from fedray.engine.round.rounds import Rounds
 from fedray.runs import trips_table
-from fedray.runs.folder import RunFolder
+from fedray.runs.folder import TRIPS, RunFolder
 from fedray.runs.progress import Progress
 
 HOUR = 3600.0  # seconds
@@ -26,67 +30,78 @@ TOTALS = ("device_s", "wasted_s", "energy_wh")  # of all trips so far, in `Progr
 
 
 @dataclass(frozen=True)
-class Group:
-    """Clients that arrive in one round and train from the same model."""
+class Arrivals(Draw):
+    """The clients that start in a round under the clock, and those that arrive, perhaps from earlier rounds."""
 
-    model: int  # the round whose broadcast they train from
-    clients: Sequence[str]
-    factor: np.float32  # of their updates
-    work: Mapping[str, float]  # client -> the share of its steps, if a deadline cuts them short
+    step: Step = field(kw_only=True)
+    state: ClockState = field(kw_only=True)  # after the step
 
 
-@dataclass(frozen=True)
-class SimulatedRound:
-    """What the clock has simulated in a round."""
+class VirtualRounds(Option):
+    """Rounds of a run with devices."""
 
-    step: Step
-    state: ClockState  # after it
-    row: Mapping[str, float | None] = field(default_factory=dict)
-    totals: Mapping[str, float] = field(default_factory=dict)
-    trips: Sequence[Mapping[str, Any]] = ()  # rows of trips.jsonl
-
-
-class VirtualRounds:
-    """What the driver adds to the rounds of a run with devices."""
-
-    def __init__(self, clock: Clock, program: Program) -> None:
-        self.clock, self.program, self.ids = clock, program, program.data.client_ids()
+    def __init__(self, clock: Clock, rounds: Rounds) -> None:
+        self.clock, self.rounds, self.ids = clock, rounds, rounds.program.data.client_ids()
+        program = rounds.program
         self._link = Link(program.upload.code, program.algorithm.tensors())
+        self._earlier = EarlierModels(program.states, program.algorithm, program.download, rounds.pool.put)
 
-    def simulate(self, progress: Progress, broadcast: Broadcast, down: int, first: int) -> SimulatedRound:
-        """Simulate the next round. RunError: no client is available for days.
+    def resume(self, progress: Progress) -> None:
+        """Read the models that clients under way train from. RunError: one is lost."""
+        if progress.models:
+            self._earlier.load(progress.models, self.rounds.put(progress.state, progress.round).broadcast)
 
-        `down`: bytes of the broadcast; `first`: bytes that a client gets once, before its first trip.
+    def draw(self, progress: Progress) -> Arrivals:
+        """The clients that start, and the lanes of those that arrive. A lane trains from one model.
+
+        RunError: no client is available for days.
         """
-        algorithm, cost = self.program.algorithm, self.program.data.cost
-        up = sum(map(self._link.size, algorithm.sends(broadcast)))
+        posted = self.rounds.put(progress.state, progress.round)
+        step, state = self._simulate(progress, posted)
+        lanes: list[Lane] = []
+        arrived = sorted(step.arrived, key=attrgetter("version")) if step.complete else []
+        for model, group in groupby(arrived, attrgetter("version")):
+            trips = list(group)
+            clients = [self.ids[trip.client] for trip in trips]
+            work = {client: trip.work for client, trip in zip(clients, trips, strict=True) if trip.work < 1}
+            factor = np.float32(self.clock.factor(step, trips[0]))
+            cut = self.rounds.lanes(progress, clients, first=len(lanes))
+            lanes += [replace(lane, model=model, factor=factor, work=work) for lane in cut]
+        begun, answering = ([self.ids[trip.client] for trip in trips] for trips in (step.begun, arrived))
+        return Arrivals(begun, answering, lanes, lost=not step.complete, step=step, state=state)
+
+    def posted(self, lane: Lane) -> Posted | None:
+        """The model of the round in which the lane's clients started."""
+        return None if lane.trains_from == lane.round else self._earlier.posted(lane.trains_from)
+
+    def lost(self) -> None:
+        self._earlier.lost()
+
+    def _simulate(self, progress: Progress, posted: Posted) -> tuple[Step, ClockState]:
+        algorithm, cost = self.rounds.algorithm, self.rounds.program.data.cost
+        up = sum(map(self._link.size, algorithm.sends(posted.broadcast)))
+        once = 4 * posted.broadcast.constant
+        if algorithm.overrides("client_prepare"):
+            once += self.rounds.to_prepare(progress.round)
 
         def load(client: int, new: bool) -> Load:
             passes = algorithm.passes() + algorithm.prepare_passes * new
-            return Load(down + first * new, up, passes * cost(self.ids[client]))
+            return Load(posted.bytes + once * new, up, passes * cost(self.ids[client]))
 
         state = ClockState.of(progress.clock) if progress.clock else self.clock.start()
         try:
-            step, after = self.clock.simulate(state, progress.round, load, Seen(self.ids, progress))
+            return self.clock.simulate(state, progress.round, load, Seen(self.ids, progress))
         except ValueError as error:
             raise RunError(str(error)) from error
-        return SimulatedRound(step, after)
 
-    def groups(self, step: Step) -> Iterator[Group]:
-        """The clients that are trained, grouped by the model that they start from, the oldest first."""
-        arrived = sorted(step.arrived, key=attrgetter("version")) if step.complete else ()
-        for model, trips in groupby(arrived, attrgetter("version")):
-            group = list(trips)
-            clients = [self.ids[trip.client] for trip in group]
-            work = {client: trip.work for client, trip in zip(clients, group, strict=True) if trip.work < 1}
-            yield Group(model, clients, np.float32(self.clock.factor(step, group[0])), work)
-
-    def done(self, simulated: SimulatedRound, progress: Progress, lanes: Sequence[LaneResult]) -> SimulatedRound:
-        """The round with its row and its trips, and the clock's state after the clients' reports."""
-        step, place = simulated.step, {self.ids[trip.client]: trip.client for trip in simulated.step.arrived}
-        reports = {place[client]: report for lane in lanes for client, report in lane.reports.items()}
-        state = self.clock.heard(simulated.state, step, reports)
-        failed = {place[failure.client] for lane in lanes for failure in lane.failures}
+    def finish(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
+        """Add the round's row and trips, and keep the clock's state and the models of clients under way."""
+        draw = outcome.draw
+        assert isinstance(draw, Arrivals)
+        step, place = draw.step, {self.ids[trip.client]: trip.client for trip in draw.step.arrived}
+        reports = {place[client]: report for lane in outcome.lanes for client, report in lane.reports.items()}
+        state = self.clock.heard(draw.state, step, reports)
+        failed = {place[failure.client] for failure in outcome.failures}
         trips = [self._trip(trip, step, failed) for trip in sorted(step.decided())]
         totals = {name: progress.totals.get(name, 0.0) for name in TOTALS}
         for trip in trips:
@@ -95,7 +110,7 @@ class VirtualRounds:
             totals["wasted_s"] += 0.0 if trip["used"] else spent
             totals["energy_wh"] += trip["energy_wh"]
         behind = [step.behind(trip) for trip in step.arrived]
-        row: dict[str, float | None] = {
+        outcome.row |= {
             "virtual/arrived": len(step.arrived),
             "virtual/lost": len(step.lost),
             "virtual/late": len(step.late),
@@ -104,14 +119,20 @@ class VirtualRounds:
             "virtual/staleness": float(np.mean(behind)) if behind else None,
             "virtual/staleness_most": max(behind, default=None),
         }
-        return SimulatedRound(step, state, row | scalars(state, totals), totals, trips)
+        outcome.row |= scalars(state, totals)
+        outcome.cohort, outcome.dropped = len(trips), len(trips) - len(draw.answering)
+        outcome.totals, outcome.tables[TRIPS] = totals, trips
+        t, newest = progress.round, self.rounds.put(progress.state, progress.round)
+        models = self._earlier.keep(under_way(state), newest, t, progress.models)
+        outcome.progress |= {"clock": state.arrays(), "models": models}
 
-    def finish(self, folder: RunFolder) -> dict[str, Any]:
-        """Write trips.parquet. Returns for results.json how many clients have devices of each class."""
+    def results(self, progress: Progress, folder: RunFolder) -> dict[str, Any]:
+        """The time that passed, and how many clients have devices of each class. Writes trips.parquet."""
         trips_table.write(folder)
         devices = self.clock.devices
         clients = np.bincount(devices.class_of_row[devices.row], minlength=len(devices.classes))
-        return {"devices": dict(zip(devices.classes, clients.tolist(), strict=True))}
+        passed = scalars(ClockState.of(progress.clock), progress.totals) if progress.clock else {}
+        return passed | {"devices": dict(zip(devices.classes, clients.tolist(), strict=True))}
 
     def _trip(self, trip: Trip, step: Step, failed: Container[int]) -> dict[str, Any]:
         compute, transfer = trip.spent()

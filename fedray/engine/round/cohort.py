@@ -42,6 +42,11 @@ def sample(
     return [ids[i] for i in drawn(generator, available, count, costs).tolist()]
 
 
+def answering(chosen: Sequence[str], settings: CohortSettings, seed: int, round: int) -> list[str]:
+    """The chosen clients that answer."""
+    return [client for client in chosen if not drops_out(client, settings, seed, round)]
+
+
 def drops_out(client: str, settings: CohortSettings, seed: int, round: int) -> bool:
     """Whether a chosen client never answers in this round."""
     return settings.dropout > 0 and numpy_generator(seed, "dropout", round, client).random() < settings.dropout

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fedray.core.sums import PartialSum
 from fedray.core.types import Update
 from fedray.engine.lane.aggregation import Aggregate
 from fedray.engine.lane.lane import PHASES, Failure, Lane, LaneResult
-from fedray.engine.options.virtual import SimulatedRound
 
 
 @dataclass(frozen=True)
@@ -17,37 +17,28 @@ class Draw:
     """Who takes part in a round."""
 
     chosen: Sequence[str]  # all of them get the broadcast
+    answering: Sequence[str]
     lanes: Sequence[Lane]  # of those that answer
-    canaries: Sequence[str] = ()  # the canaries that answer, in an audit by directions: they are in no lane
-    simulated: SimulatedRound | None = None  # with `devices`: what the clock has simulated
-
-    @property
-    def lost(self) -> bool:
-        """Whether too few clients arrive in time, so that the round changes nothing."""
-        return self.simulated is not None and not self.simulated.step.complete
+    lost: bool = False  # too few answer in time: the round changes nothing
 
 
 @dataclass
 class Outcome:
-    """The result of a round's lanes, merged in lane order."""
+    """The result of a round's lanes, merged in lane order, and what the run's options add to it."""
 
+    draw: Draw
     partial: PartialSum  # metrics
     aggregate: Aggregate
     lanes: list[LaneResult]
     server: Update | None
-    cohort: int
-    dropped: int
     down_bytes: int
     settings: Mapping[str, float]  # of the broadcast
-    canaries: Sequence[str] = ()  # of an audit by directions
-    simulated: SimulatedRound | None = None  # with `devices`: what the clock has simulated
-    private: dict[str, float] = field(default_factory=dict)  # bounds of the next private round, for `Progress`
-    private_row: Mapping[str, float] = field(default_factory=dict)  # columns of the round's row on privacy
-
-    @property
-    def lost(self) -> bool:
-        """Whether too few clients arrived in time, so that the round changes nothing."""
-        return self.simulated is not None and not self.simulated.step.complete
+    cohort: int  # clients whose part in the run ends in this round: they answered, or never will
+    dropped: int  # of these, without an answer
+    row: dict[str, float | None] = field(default_factory=dict)  # columns of the round's row
+    totals: dict[str, float] = field(default_factory=dict)  # totals of the run after the round
+    progress: dict[str, Any] = field(default_factory=dict)  # fields of `Progress` after the round
+    tables: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # rows of tables in the run folder
 
     @property
     def failures(self) -> list[Failure]:

@@ -10,10 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from fedray.core.algorithm import Algorithm
-from fedray.core.devices.state import ClockState
 from fedray.core.types import Evaluation, ServerState
 from fedray.engine.lane.lane import LaneResult
-from fedray.engine.options.virtual import scalars
 from fedray.engine.round.outcome import Outcome
 from fedray.runs.folder import ClientRecord, Progress
 
@@ -40,11 +38,7 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
     totals["up_bytes"] += sum(lane.up_bytes for lane in outcome.lanes)
     totals["down_bytes"] += outcome.down_bytes
     totals["failed"] += len(outcome.failures)
-    after_round = Progress(state, done, clients, totals, progress.best, outcome.private)
-    if outcome.simulated is not None:
-        totals |= outcome.simulated.totals
-        after_round.clock = outcome.simulated.state.arrays()
-    return after_round, superseded
+    return Progress(state, done, clients, totals | outcome.totals, progress.best, **outcome.progress), superseded
 
 
 def store_prepared(progress: Progress, lanes: Sequence[LaneResult], down_bytes: int) -> None:
@@ -81,8 +75,7 @@ def row_of(
         "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
         "engine/driver_bytes": outcome.aggregate.bytes,
     }
-    virtual = outcome.simulated.row if outcome.simulated is not None else {}
-    return row | formula(algorithm, after) | dict(outcome.settings) | dict(outcome.private_row) | dict(virtual)
+    return row | formula(algorithm, after) | dict(outcome.settings) | outcome.row
 
 
 def formula(algorithm: Algorithm, progress: Progress) -> dict[str, float]:
@@ -106,11 +99,10 @@ def reports(outcome: Outcome, round: int) -> list[dict[str, Any]]:
 def summary(progress: Progress) -> dict[str, Any]:
     """The totals of a run, for results.json."""
     totals = progress.totals
-    found = {
+    return {
         "clients/failed": totals["failed"],
         "engine/killed": totals["killed"],
         "traffic/up_bytes": totals["up_bytes"],
         "traffic/down_bytes": totals["down_bytes"],
         "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
     }
-    return found | scalars(ClockState.of(progress.clock), totals) if progress.clock else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedray.core.metrics import Metrics
-from fedray.core.privacy.audits import Directions
 from fedray.core.sums import PartialSum
 from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
 from fedray.engine.actors.pool import Lost
@@ -22,15 +21,12 @@ from fedray.engine.jobs.work import Program
 from fedray.engine.lane.aggregation import Aggregate, TrainedLanes, aggregation_of
 from fedray.engine.lane.lane import ClientFailed, Failure, Lane, LaneResult
 from fedray.engine.lane.training import PrepareLane, TrainLane
-from fedray.engine.options.earlier import EarlierModels
-from fedray.engine.options.private import PrivateRounds
-from fedray.engine.options.virtual import VirtualRounds, under_way
 from fedray.engine.round import cohort as cohorts
 from fedray.engine.round.dedicated import RoundJobResult, train_dedicated
 from fedray.engine.round.downlink import Posted
+from fedray.engine.round.option import Option
 from fedray.engine.round.outcome import Draw, Outcome
 from fedray.engine.round.plan import Plan
-from fedray.engine.round.records import record
 from fedray.engine.telemetry.watches import Phases
 from fedray.runs.folder import Progress
 
@@ -57,13 +53,10 @@ class Rounds:
         self.aggregation = aggregation_of(program.algorithm.strategy)
         self.markers, self.asset_bytes = markers, asset_bytes
         self.layers = tuple(self.algorithm.layers())
-        self.private = None if plan.privacy is None else PrivateRounds(plan.privacy, self.layers, program.seed)
-        self.canaries = dict.fromkeys(plan.audit.inside(program.seed) if isinstance(plan.audit, Directions) else ())
-        self.virtual = VirtualRounds(plan.clock, program) if plan.clock is not None else None
-        self.earlier = EarlierModels(program.states, self.algorithm, program.download, pool.put)
+        self.options: Sequence[Option] = ()
         self.first: Reference = None  # the broadcast of round 0, in the object store
+        self.first_bytes = 0
         self._initial: ServerState | None = None
-        self._first_bytes = 0
         self.phases = Phases()
         self._put: tuple[ServerState, int, Posted] | None = None  # the newest broadcast, and where it is
         dedicated = plan.engine.placement == "dedicated"
@@ -77,13 +70,13 @@ class Rounds:
         check_state(initial, f"{self.named}.init")
         self._initial = initial
         posted = self.put(initial, 0)
-        self.first, self._first_bytes = posted.clients, posted.bytes
+        self.first, self.first_bytes = posted.clients, posted.bytes
 
     def go_on(self, initial: ServerState, progress: Progress) -> None:
-        """Start again from a checkpoint. RunError: a model that clients under way train from is lost."""
+        """Start again from a checkpoint. RunError: what it names is lost."""
         self.start(initial)
-        if progress.models:
-            self.earlier.load(progress.models, self.put(progress.state, progress.round).broadcast)
+        for option in self.options:
+            option.resume(progress)
 
     def again(self, work: Callable[[], T]) -> T:
         """The result of `work`. If an actor or a node died with inputs, all are put again and `work` is repeated."""
@@ -93,7 +86,8 @@ class Rounds:
             except Lost:
                 self.note("warning", {"text": "an actor or node died with data that a job needs; redoing the work"})
                 self._put = None
-                self.earlier.lost()
+                for option in self.options:
+                    option.lost()
                 if self._initial is not None:
                     self.start(self._initial)
         return work()
@@ -116,12 +110,9 @@ class Rounds:
             jobs: dict[Hashable, Job[RoundJobResult]] = {lane.number: self.job(lane, posted) for lane in draw.lanes}
             if self.algorithm.overrides("server_train") and not draw.lost:  # one long job: starts first
                 jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
-            missing = {key: job for key, job in jobs.items() if not self._stands(key, results, holders)}
-            if self._slots:
-                cost = self.program.data.cost
-                results.update(train_dedicated(self.pool, missing, self._slots, cost, self.markers))
-            else:
-                results.update(self.pool.run(missing))
+            results.update(
+                self._run({key: job for key, job in jobs.items() if not self._stands(key, results, holders)})
+            )
             holders.update(self.pool.where)
             lanes = [result for result in map(results.get, jobs) if isinstance(result, LaneResult)]
             return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
@@ -130,55 +121,53 @@ class Rounds:
         posted, server = self.put(progress.state, t), results.get(SERVER)
         assert server is None or isinstance(server, Update)
         down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
-        simulated, ended = draw.simulated, len(draw.chosen)
-        if self.virtual is not None and simulated is not None:
-            simulated = self.virtual.done(simulated, progress, lanes)
-            ended = len(simulated.trips)
-        dropped = ended - sum(len(lane.clients) for lane in draw.lanes) - len(draw.canaries)
-        return Outcome(partial, aggregate, lanes, server, ended, dropped, down, settings, draw.canaries, simulated)
+        cohort, dropped = len(draw.chosen), len(draw.chosen) - len(draw.answering)
+        outcome = Outcome(draw, partial, aggregate, lanes, server, down, settings, cohort, dropped)
+        for option in self.options:
+            option.finish(progress, outcome, posted.broadcast)
+        return outcome
 
     def draw(self, progress: Progress) -> Draw:
-        """The cohort of a round, and the lanes of the clients that answer."""
-        t, data, settings = progress.round, self.program.data, self.plan.cohort
-        if self.virtual is not None:
-            return self._arrivals(self.virtual, progress)
-        ids = [*data.client_ids(), *self.canaries] if self.canaries else data.client_ids()
-        chosen = cohorts.sample(ids, settings, data.cost, self.program.seed, t)
-        answering = [client for client in chosen if not cohorts.drops_out(client, settings, self.program.seed, t)]
-        canaries = [client for client in answering if client in self.canaries]
-        guard = None
-        if self.private is not None:
-            guard = self.private.guard(progress, self.put(progress.state, t).broadcast, len(chosen))
-        lanes = self.lanes(progress, [client for client in answering if client not in self.canaries])
-        return Draw(chosen, [replace(lane, guard=guard) for lane in lanes], canaries)
+        """Who takes part in a round, in lanes."""
+        for option in self.options:
+            if (draw := option.draw(progress)) is not None:
+                break
+        else:
+            draw = self.sample(progress, self.program.data.client_ids())
+        lanes, broadcast = draw.lanes, self.put(progress.state, progress.round).broadcast
+        for option in self.options:
+            lanes = option.guard(lanes, progress, broadcast, len(draw.chosen))
+        return replace(draw, lanes=lanes)
 
-    def _arrivals(self, virtual: VirtualRounds, progress: Progress) -> Draw:
-        """The clients that start under the clock, and the lanes of those that arrive. A lane trains from one model."""
-        posted, prepares = self.put(progress.state, progress.round), self.algorithm.overrides("client_prepare")
-        first = 4 * posted.broadcast.constant + self._to_prepare(progress.round) * prepares
-        simulated = virtual.simulate(progress, posted.broadcast, posted.bytes, first)
-        lanes: list[Lane] = []
-        for group in virtual.groups(simulated.step):
-            cut = self.lanes(progress, group.clients, len(lanes))
-            lanes += [replace(lane, model=group.model, factor=group.factor, work=group.work) for lane in cut]
-        return Draw([virtual.ids[trip.client] for trip in simulated.step.begun], lanes, simulated=simulated)
+    def sample(self, progress: Progress, ids: Sequence[str], absent: Collection[str] = ()) -> Draw:
+        """The cohort of a round from these clients. Those `absent` are in no lane, whether or not they answer."""
+        settings, seed = self.plan.cohort, self.program.seed
+        chosen = cohorts.sample(ids, settings, self.program.data.cost, seed, progress.round)
+        answering = cohorts.answering(chosen, settings, seed, progress.round)
+        present = [client for client in answering if client not in absent] if absent else answering
+        return Draw(chosen, answering, self.lanes(progress, present))
 
-    def lanes(self, progress: Progress, clients: Sequence[str], number: int = 0) -> list[Lane]:
-        """Cut these clients into lanes. `number`: of the first lane."""
+    def lanes(self, progress: Progress, clients: Sequence[str], first: int = 0) -> list[Lane]:
+        """Cut these clients into lanes. `first`: the number of the first lane."""
         t, cost = progress.round, self.program.data.cost
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
         lanes = []
-        for place, names in enumerate(cohorts.cut(clients, self.plan.engine.lanes, cost), number):
+        for number, names in enumerate(cohorts.cut(clients, self.plan.engine.lanes, cost), first):
             states = tuple((name, progress.clients[name].state if name in progress.clients else None) for name in names)
-            marker = self.markers / f"lane_{place}"
-            lanes.append(Lane(place, t, states, personal=personal, marker=marker, together=self.plan.together))
+            marker = self.markers / f"lane_{number}"
+            lanes.append(Lane(number, t, states, personal=personal, marker=marker, together=self.plan.together))
         return lanes
 
     def job(self, lane: Lane, newest: Posted) -> TrainLane:
         """The job that trains a lane. `newest`: the broadcast of its round."""
         cost = sum(self.program.data.cost(client) for client, _ in lane.clients)
-        posted = newest if lane.trains_from == lane.round else self.earlier.posted(lane.trains_from)
+        posted = next(filter(None, (option.posted(lane) for option in self.options)), newest)
         return TrainLane(lane, inputs=(posted.clients, self.first), cost=cost)
+
+    def _run(self, jobs: Mapping[Hashable, Job[RoundJobResult]]) -> dict[Hashable, RoundJobResult]:
+        if not self._slots:
+            return self.pool.run(jobs)
+        return train_dedicated(self.pool, jobs, self._slots, self.program.data.cost, self.markers)
 
     def _stands(
         self, key: Hashable, results: Mapping[Hashable, RoundJobResult], holders: Mapping[Hashable, int]
@@ -199,11 +188,11 @@ class Rounds:
         down = len(chosen) * posted.bytes
         first = sum(not progress.took_part(client) for client in chosen)
         down += first * 4 * posted.broadcast.constant
-        return down + sum(len(lane.prepared) for lane in lanes) * self._to_prepare(progress.round)
+        return down + sum(len(lane.prepared) for lane in lanes) * self.to_prepare(progress.round)
 
-    def _to_prepare(self, round: int) -> int:
+    def to_prepare(self, round: int) -> int:
         """Bytes sent to a client so that it can prepare: the assets, and after the first round also theta_0."""
-        return self.asset_bytes + self._first_bytes * (round > 0) if self.algorithm.prepare_reads else 0
+        return self.asset_bytes + self.first_bytes * (round > 0) if self.algorithm.prepare_reads else 0
 
     def _scores_personal(self, round: int) -> bool:
         """Whether a round (from 1) scores its cohort's personal models. If any round does, the last one does."""
@@ -222,15 +211,11 @@ class Rounds:
             return self.pool.run(jobs)
 
         lanes = list(self.again(work).values())
-        sent = self._first_bytes + self.asset_bytes if self.algorithm.prepare_reads else 0
+        sent = self.first_bytes + self.asset_bytes if self.algorithm.prepare_reads else 0
         return lanes, sum(len(lane.prepared) for lane in lanes) * sent
 
     def change(self, progress: Progress, outcome: Outcome) -> Change:
-        """What the server update gets from a round. In a private round, the outcome gets its noise here."""
-        if self.private is not None:
-            broadcast = self.put(progress.state, progress.round).broadcast
-            self.private.insert(progress, outcome, broadcast, self.aggregation.log_weight)
-            self.private.release(progress, outcome, broadcast)
+        """What the server update gets from a round."""
         clients, vectors = outcome.aggregate.parts()
         server = outcome.server.delta if outcome.server is not None else None
         counted = sum(lane.counted for lane in outcome.lanes)
@@ -238,7 +223,7 @@ class Rounds:
 
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:
         """The state theta_{t+1}, after the server update and `server_finish`. A lost round changes nothing."""
-        if outcome.lost:
+        if outcome.draw.lost:
             return progress.state
         change = self.change(progress, outcome)
         if change.server is not None and not np.isfinite(change.server).all():
@@ -278,16 +263,6 @@ class Rounds:
             metrics = reduce(lambda a, b: a + b, (part.metrics for part in parts), Metrics()).prefixed(split)
             merged_splits[split] = Evaluation(metrics, [row for part in parts for row in part.predictions])
         return merged_splits
-
-    def record(
-        self, progress: Progress, outcome: Outcome, state: ServerState
-    ) -> tuple[Progress, list[tuple[str, int]]]:
-        """The progress after the round, and the versions of client states (client, version) that it supersedes."""
-        after, superseded = record(progress, outcome, state)
-        if outcome.simulated is not None:
-            t, needed = progress.round, under_way(outcome.simulated.state)
-            after.models = self.earlier.keep(needed, self.put(progress.state, t), t, progress.models)
-        return after, superseded
 
     def check(self, failures: list[Failure], of: int) -> None:
         """Raise RunError if more of a cohort failed than the run allows."""

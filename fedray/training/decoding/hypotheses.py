@@ -70,8 +70,8 @@ class Beams:
 
     def keep(self, places: Sequence[int]) -> None:
         """Continue with the utterances in these places."""
-        at = list(places)
-        self.utterances = [self.utterances[place] for place in at]
+        at = torch.tensor(places, device=self.tokens.device)
+        self.utterances = [self.utterances[place] for place in places]
         self.totals, self.log_probs, self.tokens = self.totals[at], self.log_probs[at], self.tokens[at]
 
 

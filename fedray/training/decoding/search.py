@@ -11,7 +11,7 @@ import torch
 from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor
 
-from fedray.core.ranges import Amount, Count, Positive, Share
+from fedray.core.ranges import Amount, Count, Positive, Ranged, Share
 from fedray.training.recognisers import Recogniser
 
 BLANK = 0
@@ -19,7 +19,7 @@ SEARCHES = ("greedy", "ctc", "lexicon", "attention")
 
 
 @dataclass(frozen=True)
-class DecodeSettings:
+class DecodeSettings(Ranged):
     """A search and its options."""
 
     search: str = "ctc"  # greedy | ctc | lexicon | attention
@@ -38,16 +38,13 @@ class DecodeSettings:
     max_tokens_per_frame: Positive | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.search not in SEARCHES:
             raise ValueError(f"decode.search={self.search!r} is unknown: choose greedy, ctc, lexicon or attention")
-        if self.beam < 1 or self.prune <= 0:
-            raise ValueError(f"decode.beam={self.beam} must be at least 1 and decode.prune={self.prune} above 0")
         if self.search == "lexicon" and not self.lexicon:
             raise ValueError("decode.search=lexicon needs decode.lexicon, the list of words")
-        if not 1 <= self.min_words <= self.max_words:
-            raise ValueError(
-                f"decode.min_words={self.min_words} must be at least 1 and at most decode.max_words={self.max_words}"
-            )
+        if self.min_words > self.max_words:
+            raise ValueError(f"decode.min_words={self.min_words} is above decode.max_words={self.max_words}")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fedray.core.types import Vector
 from fedray.data.features.dataset import Utterances
 from fedray.models.memory import Memory, MemorySettings
 from fedray.training.decoding.search import BLANK
-from fedray.training.recognisers import teacher_forced
+from fedray.training.recognisers import frame_keys, teacher_forced
 from fedray.training.speech_to_text import SpeechToText
 
 # For each utterance: keys, tokens, and which of the pairs to keep. None: the utterance is left out.
@@ -57,7 +57,7 @@ def frame_pairs(task: SpeechToText, params: Vector, data: Utterances, prune_abov
     """Yield encoder frames and their aligned CTC labels; None for an utterance with more tokens than frames."""
     targets = task.targets(data)
     for positions, hidden, lengths, model in task.encoded(params, data, device):
-        log_probs = model.ctc(hidden)
+        log_probs, keys = model.ctc(hidden), frame_keys(model, hidden)
         for row, position in enumerate(positions):
             frames, target = int(lengths[row]), targets[position]
             repeats = sum(one == other for one, other in zip(target, target[1:], strict=False))
@@ -69,7 +69,7 @@ def frame_pairs(task: SpeechToText, params: Vector, data: Utterances, prune_abov
             else:  # none of the transcript's characters has a token
                 labels = torch.full((frames,), BLANK)
             labels = labels.to(hidden.device)
-            yield hidden[row, :frames], labels, unsure(log_probs[row, :frames], labels, prune_above)
+            yield keys[row, :frames], labels, unsure(log_probs[row, :frames], labels, prune_above)
 
 
 def state_pairs(task: SpeechToText, params: Vector, data: Utterances, prune_above: float, device: str) -> Pairs:

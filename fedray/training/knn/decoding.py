@@ -27,7 +27,7 @@ from fedray.core.types import Evaluation, Received
 from fedray.data.features.dataset import Utterances
 from fedray.models.memory import Memory, fused, p_mem
 from fedray.training.decoding.search import GreedySearch, Hypothesis, Search, inside
-from fedray.training.recognisers import Recogniser
+from fedray.training.recognisers import Recogniser, frame_keys
 from fedray.training.speech_to_text import SpeechToText
 
 ROUNDING = 1e-6  # the rounding error of float32 probabilities
@@ -119,7 +119,7 @@ class ModelWithMemory:
             best, second = log_probs.topk(2).values.exp().unbind(-1)
             looked_up &= best - second <= self._retrieval.lead
         if looked_up.any():
-            log_probs[looked_up] = self._fused(log_probs[looked_up], hidden[looked_up])
+            log_probs[looked_up] = self._fused(log_probs[looked_up], frame_keys(self._model, hidden)[looked_up])
         return log_probs
 
     @property

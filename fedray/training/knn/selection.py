@@ -19,7 +19,7 @@ from fedray.data.text.error_rates import edit_counts
 from fedray.models.memory import Memory, p_mem, p_mem_of
 from fedray.training.decoding.search import Search, collapsed
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
-from fedray.training.recognisers import teacher_forced
+from fedray.training.recognisers import frame_keys, teacher_forced
 from fedray.training.speech_to_text import SpeechToText
 
 Costs = npt.NDArray[np.float64]  # one for each setting
@@ -74,7 +74,11 @@ def word_errors_by_setting(
     for positions, hidden, lengths, model in task.encoded(params, data, device):
         probabilities = model.ctc(hidden).exp().cpu()
         references = task.scored(data.texts[position] for position in positions)
-        best = best_tokens(probabilities, memory_answers(memory, hidden, settings, probabilities.shape[-1]), settings)
+        best = best_tokens(
+            probabilities,
+            memory_answers(memory, frame_keys(model, hidden), settings, probabilities.shape[-1]),
+            settings,
+        )
         # Most settings give the same tokens, whose errors are counted once.
         rows = torch.arange(len(references)).expand(len(settings), -1)[..., None]
         utterance_tokens = torch.cat([rows, best], -1).flatten(0, 1)

@@ -60,7 +60,8 @@ def test_two_bounds_share_the_error_of_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "words"), [(Speakers, {"clients": 3}, "at least 4"), (Canaries, {"speed": 9.0}, "from 0.5 to 4")]
+    ("kind", "values", "words"),
+    [(Speakers, {"clients": 3}, "at least 4"), (Canaries, {"speed": 9.0}, "at least 0.5 and at most 4")],
 )
 def test_settings_out_of_range_are_refused(kind: type, values: dict[str, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -16,7 +16,7 @@ import soundfile
 from fedray.core.parallel import serial
 from fedray.data.analysis.inspection import broken_audio
 from fedray.data.features import audio
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.features.packed import packed_path
 from fedray.data.features.store import build_features
 from tests.trees import read, tone
@@ -81,7 +81,7 @@ def test_parquet_as_on_the_hub(tmp_path: Path) -> None:
     assert (
         train.fingerprint() == train.fingerprint() and broken_audio({"train": train}, serial, 0, True, 16000)[0] == []
     )
-    store = build_features(train, FeatureSettings(), tmp_path / "cache", serial)
+    store = build_features(train, LogMelSettings(), tmp_path / "cache", serial)
     assert len(store) == 8 and store.frames.min() > 0
 
 

@@ -11,7 +11,7 @@ import soundfile
 from fedray.core.parallel import serial
 from fedray.data.corpora.skipping import skipping
 from fedray.data.features.audio import UNMEASURED
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.features.store import build_features
 from fedray.data.manifest import Manifest
 from tests.trees import read, tone, voxforge, write
@@ -25,7 +25,7 @@ def cut(path: Path) -> Path:
 
 def left_out(train: Manifest, cache: Path) -> list[str]:
     """The utterances that computing features leaves out."""
-    return list(build_features(train, FeatureSettings(), cache, serial, skip_broken=True).broken)
+    return list(build_features(train, LogMelSettings(), cache, serial, skip_broken=True).broken)
 
 
 def test_folders(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fedray.core.parallel import serial
 from fedray.data.analysis.inspection import unknown_speakers
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import NoSpeakers, divide, federate
@@ -66,7 +66,7 @@ def test_without_speakers_recordings_are_dealt_and_split_at_random(tmp_path: Pat
     with pytest.warns(NoSpeakers):
         assert divide(splits, settings)[2]["test"].column("utterance") == scored["test"].column("utterance")
     with pytest.warns(NoSpeakers):
-        data, _ = federate(splits, settings, FeatureSettings(), tmp_path / "features", serial)
+        data, _ = federate(splits, settings, LogMelSettings(), tmp_path / "features", serial)
     assert len(data.client_ids()) == 4 and sum(data.cost(client) for client in data.client_ids()) == 24
 
 

@@ -111,23 +111,16 @@ def test_a_pickle_would_have_run_the_command(place: Path) -> None:
     assert Path(MARKED).exists()
 
 
-@pytest.mark.parametrize("name", ["EMPTY_SET", "FROZENSET", "BYTEARRAY8", "DUP", "POP", "POP_MARK", "NEXT_BUFFER"])
-def test_what_builds_no_plain_value_is_refused(name: str, place: Path) -> None:
-    data = {
-        "EMPTY_SET": dumped({1}),
-        "FROZENSET": dumped(frozenset({1})),
-        "BYTEARRAY8": dumped(bytearray(b"a"), 5),
-        "DUP": b"]2.",
-        "POP": b"]0.",
-        "POP_MARK": b"(1.",
-        "NEXT_BUFFER": b"\x97.",
-    }[name]
-    assert f"{name} does not build a plain value" in refusal(place, data)
-
-
-def test_an_opcode_of_no_name_is_refused(place: Path) -> None:
-    assert "is not a complete pickle" in refusal(place, b"\xff.")
-    assert "protocol 6 is unknown" in refusal(place, b"\x80\x06K\x01.")
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({1}, "it holds a set"),
+        (frozenset({1}), "it holds a frozenset"),
+        (bytearray(b"a"), "BYTEARRAY8 does not build a plain value"),
+    ],
+)
+def test_what_is_no_plain_value_is_refused(value: Any, words: str, place: Path) -> None:
+    assert words in refusal(place, dumped([value], 5))
 
 
 def nested(depth: int) -> list[Any]:
@@ -141,14 +134,12 @@ def test_values_are_nested_to_a_limit(place: Path) -> None:
     deepest = nested(plain_pickle.MOST_DEPTH)
     place.write_bytes(dumped(deepest))
     assert plain_pickle.read(place) == deepest
-    deep = f"nested more than {plain_pickle.MOST_DEPTH} deep"
     tuples = b")" + b"\x85" * 100_000 + b"."
-    lists = b"]" * 100_000 + b"a" * 99_999 + b"."
     marks = b"(" * 100_000 + b"l" * 100_000 + b"."
-    shared = b"]q\x00h\x00" + b"\x85" * 60 + b"\x86."
-    for data in (dumped(nested(plain_pickle.MOST_DEPTH + 1)), tuples, shared):
-        assert deep in refusal(place, data)
-    assert deep in refusal(place, lists) and deep in refusal(place, marks)
+    circle: list[Any] = []
+    circle.append(circle)
+    for data in (dumped(nested(plain_pickle.MOST_DEPTH + 1)), tuples, marks, dumped(circle)):
+        assert f"nested more than {plain_pickle.MOST_DEPTH} deep" in refusal(place, data)
 
 
 def test_a_value_that_is_referred_to_counts_each_time(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,21 +150,12 @@ def test_a_value_that_is_referred_to_counts_each_time(place: Path, monkeypatch: 
         for _ in range(9):
             laughs = kind([laughs] * 10)
         assert "more than 10,000 values" in refusal(place, dumped(laughs))
-    # A list that grows after a reference to it would hold more values than were counted.
-    late = b"](]q\x00h\x00h\x00e" + b"h\x00(" + b"K\x01" * 50 + b"e."
-    assert "a list grows after it was referred to" in refusal(place, late)
 
 
-def test_a_list_that_holds_itself_is_refused(place: Path) -> None:
-    circle: list[Any] = []
-    circle.append(circle)
-    assert "or holds itself" in refusal(place, dumped(circle))
-
-
-def test_values_containers_references_and_bytes_have_limits(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_pickle, "MOST_CONTAINERS", 100)
-    assert "more than 100 dictionaries and lists" in refusal(place, dumped([[] for _ in range(101)]))
-    assert "more references than a trace needs" in refusal(place, b"K\x01" + b"\x94" * 102 + b".")
+def test_values_references_and_bytes_have_limits(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "it numbers a reference 2,147,483,647" in refusal(place, b"K\x01r\xff\xff\xff\x7f.")
+    monkeypatch.setattr(plain_pickle, "MOST_VALUES", 100)
+    assert "more than 100 values" in refusal(place, dumped([1] * 101))
     monkeypatch.setattr(plain_pickle, "MOST_BYTES", 10)
     assert "has 11 bytes, more than 10" in refusal(place, b"K\x01" * 5 + b".")
 
@@ -186,27 +168,21 @@ def test_a_cut_file_is_refused_wherever_it_is_cut(protocol: int, place: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    "data",
     [
-        (b".", "ends with 0 values"),
-        (b"K\x01K\x02.", "ends with 2 values"),
-        (b"e.", "a mark is missing"),
-        (b"\x86.", "values are missing"),
-        (b"K\x01(\x86.", "values are missing"),
-        (b"K\x01K\x02a.", "there is no list to add to"),
-        (b"}K\x01a.", "there is no list to add to"),
-        (b"}(K\x01u.", "a key has no value"),
-        (b"}]K\x01s.", "a key is not a plain value"),
-        (b"h\x05.", "it refers to value 5, which it does not hold"),
-        (b"q\x00.", "a reference to nothing"),
-        (b"Ione\n.", "is not a complete pickle"),
-        (b"L" + b"9" * 5000 + b"L\n.", "is not a complete pickle"),
-        (b"\x8d" + b"\xff" * 8 + b"a.", "is not a complete pickle"),
-        (b"\x8d" + b"\xff" * 7 + b"\x7fa.", "is not a complete pickle"),
+        *(b".", b"e.", b"\x86.", b"K\x01(\x86.", b"K\x01K\x02a.", b"}K\x01a.", b"}(K\x01u.", b"}]K\x01s."),
+        *(
+            b"q\x00.",
+            b"Ione\n.",
+            b"L" + b"9" * 5000 + b"L\n.",
+            b"\x8d" + b"\xff" * 8 + b"a.",
+            b"\xff.",
+            b"\x80\x06K\x01.",
+        ),
     ],
 )
-def test_damage_is_refused_in_words(data: bytes, words: str, place: Path) -> None:
-    assert words in refusal(place, data)
+def test_damage_is_refused(data: bytes, place: Path) -> None:
+    assert plain_pickle.DAMAGED in refusal(place, data)
 
 
 def test_a_folder_and_a_missing_file(tmp_path: Path) -> None:

@@ -78,5 +78,5 @@ def test_no_masks_no_change() -> None:
 
 @pytest.mark.parametrize("wrong", [{"time_masks": -1}, {"frequency_width": -2}, {"longest_share": 1.5}])
 def test_settings_that_cannot_be(wrong: dict) -> None:
-    with pytest.raises(ValueError, match=f"augment.{next(iter(wrong))}"):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         SpecAugmentSettings(**wrong)

@@ -13,14 +13,14 @@ import torch
 from fedray.core.parallel import serial
 from fedray.data.corruption import CorruptionSettings
 from fedray.data.features import audio, store
-from fedray.data.features.log_mel import FLOOR, FeatureSettings, log_mels
+from fedray.data.features.log_mel import FLOOR, LogMelSettings, log_mels
 from fedray.data.features.store import FeatureStore, build_features
 from fedray.data.manifest import Manifest
 from fedray.storage.cache_entries import damage, entries
 from tests.small_speech import small_speech
 
 RATE = 16000
-RAW = FeatureSettings(normalise="none")
+RAW = LogMelSettings(normalise="none")
 
 
 @pytest.fixture(autouse=True)
@@ -138,15 +138,15 @@ def test_values_of_one_frame() -> None:
 def test_normalisation() -> None:
     waveform = torch.randn(RATE)
     raw = log_mels(waveform, RAW)
-    mean = log_mels(waveform, FeatureSettings(normalise="mean"))
-    both = log_mels(waveform, FeatureSettings(normalise="mean_variance"))
+    mean = log_mels(waveform, LogMelSettings(normalise="mean"))
+    both = log_mels(waveform, LogMelSettings(normalise="mean_variance"))
     torch.testing.assert_close(mean, raw - raw.mean(dim=0))
     torch.testing.assert_close(both.mean(dim=0), torch.zeros(40), atol=1e-4, rtol=0)
     torch.testing.assert_close(both.std(dim=0, correction=0), torch.ones(40), atol=1e-3, rtol=0)
 
 
 def test_a_normalised_waveform_keeps_the_spectrum_and_forgets_loudness() -> None:
-    waveform, settings = torch.randn(RATE), FeatureSettings(normalise="waveform")
+    waveform, settings = torch.randn(RATE), LogMelSettings(normalise="waveform")
     scaled = (waveform - waveform.mean()) / waveform.std(correction=0)
     torch.testing.assert_close(log_mels(waveform, settings), log_mels(scaled, RAW), atol=1e-4, rtol=0)
     torch.testing.assert_close(
@@ -157,21 +157,21 @@ def test_a_normalised_waveform_keeps_the_spectrum_and_forgets_loudness() -> None
 
 def test_silence_is_the_floor_and_stays_finite() -> None:
     assert log_mels(torch.zeros(RATE), RAW).unique().tolist() == pytest.approx([math.log(1e-8)])
-    assert log_mels(torch.zeros(RATE), FeatureSettings(normalise="mean_variance")).abs().max() < 1e-2
+    assert log_mels(torch.zeros(RATE), LogMelSettings(normalise="mean_variance")).abs().max() < 1e-2
 
 
 @pytest.mark.parametrize(("bins", "rate"), [(40, 8000), (64, 16000), (80, 16000), (128, 16000), (128, 8000)])
 def test_no_mel_bin_is_always_empty(bins: int, rate: int) -> None:
-    settings = FeatureSettings(bins=bins, sample_rate=rate, normalise="none")
+    settings = LogMelSettings(bins=bins, sample_rate=rate, normalise="none")
     found = log_mels(torch.randn(rate), settings)  # torchaudio warns of empty filters, and warnings are errors
     assert (found > math.log(FLOOR) + 1).all()
     assert len(found) == 98
 
 
-@pytest.mark.parametrize("wrong", [{"kind": "mfcc"}, {"normalise": "max"}, {"bins": 0}, {"hop_ms": -1.0}])
+@pytest.mark.parametrize("wrong", [{"normalise": "max"}, {"bins": 0}, {"hop_ms": -1.0}])
 def test_settings_that_cannot_be(wrong: dict) -> None:
-    with pytest.raises(ValueError, match=f"features.{next(iter(wrong))}"):
-        FeatureSettings(**wrong)
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        LogMelSettings(**wrong)
 
 
 # --- the store ---
@@ -179,12 +179,12 @@ def test_settings_that_cannot_be(wrong: dict) -> None:
 
 def test_the_store_holds_each_rows_features(tmp_path: Path) -> None:
     manifest = manifest_of(tmp_path, 5)
-    store = build_features(manifest, FeatureSettings(), tmp_path / "features", serial)
+    store = build_features(manifest, LogMelSettings(), tmp_path / "features", serial)
     [entry] = entries(tmp_path)  # as `fedray cache` lists it
     assert (entry.kind, entry.path) == ("features", store.folder) and damage(entry) is None
     assert len(store) == 5 and store.bins == 40 and store.broken == {}
     for row, utterance in enumerate(manifest):
-        expected = log_mels(audio.read(utterance.path, RATE), FeatureSettings()).numpy().astype(np.float16)
+        expected = log_mels(audio.read(utterance.path, RATE), LogMelSettings()).numpy().astype(np.float16)
         assert store[row].dtype == np.float16 and store.frames[row] == len(expected)
         np.testing.assert_array_equal(store[row], expected)
     with pytest.raises(ValueError, match="read-only"):
@@ -218,7 +218,7 @@ def test_the_cache_is_used_until_something_changes(tmp_path: Path) -> None:
     build()
     build(corruption=CorruptionSettings(label_errors=0.5), seed=1)  # does not change the audio
     assert len(builds) == 1
-    build(settings=FeatureSettings(normalise="mean"))
+    build(settings=LogMelSettings(normalise="mean"))
     build(corruption=CorruptionSettings(snr_db=10.0))
     build(corruption=CorruptionSettings(snr_db=20.0))
     build(corruption=CorruptionSettings(snr_db=20.0), seed=1)
@@ -291,7 +291,7 @@ def test_real_recordings(tmp_path: Path) -> None:
                 "speaker": path.stem.split("_")[1],
             }
         )
-    settings = FeatureSettings(sample_rate=8000)
+    settings = LogMelSettings(sample_rate=8000)
     store = build_features(Manifest.from_rows(rows, source="fsdd"), settings, tmp_path / "cache", serial)
     seconds = np.array([row["seconds"] for row in rows])
     np.testing.assert_allclose(store.frames, seconds * 100, atol=3)  # 100 frames a second, less the last window

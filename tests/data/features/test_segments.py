@@ -10,7 +10,7 @@ import soundfile
 from fedray.core.parallel import serial
 from fedray.data.corruption import CorruptionSettings
 from fedray.data.features import audio
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.features.store import build_features
 from fedray.data.manifest import Manifest
 
@@ -28,8 +28,8 @@ def test_noise_on_as_many_other_rows_makes_another_store(tmp_path: Path) -> None
         soundfile.write(tmp_path / f"{name}.wav", 0.1 * np.random.default_rng(0).standard_normal(8000), 16000)
         rows.append({"utterance": name, "path": str(tmp_path / f"{name}.wav"), "seconds": 0.5, "speaker": name})
     manifest, noise = Manifest.from_rows(rows, "test"), CorruptionSettings(snr_db=0.0)
-    clean = build_features(manifest, FeatureSettings(), tmp_path / "cache", serial)
+    clean = build_features(manifest, LogMelSettings(), tmp_path / "cache", serial)
     for hit in (0, 1):
         clients = {"client": np.array([hit])}
-        noisy = build_features(manifest, FeatureSettings(), tmp_path / "cache", serial, noise, clients=clients)
+        noisy = build_features(manifest, LogMelSettings(), tmp_path / "cache", serial, noise, clients=clients)
         assert [np.array_equal(clean[row], noisy[row]) for row in (0, 1)] == [row != hit for row in (0, 1)]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedray.core.parallel import serial
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.features.store import FeatureStore, build_features
 from tests.data.features.test_features import manifest_of
 
@@ -23,7 +23,7 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     monkeypatch.setenv("FEDRAY_SHARED_CACHE", str(tmp_path / "shared"))
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "one"))
     (tmp_path / "audio").mkdir()
-    store = build_features(manifest_of(tmp_path / "audio", 3), FeatureSettings(), tmp_path / "one" / "features", serial)
+    store = build_features(manifest_of(tmp_path / "audio", 3), LogMelSettings(), tmp_path / "one" / "features", serial)
     np.save(tmp_path / "expected.npy", np.concatenate([store[row] for row in range(3)]))
     (tmp_path / "one").rename(tmp_path / "not here")
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "two"))

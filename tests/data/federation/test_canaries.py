@@ -9,7 +9,7 @@ import soundfile
 
 from fedray.core.parallel import serial
 from fedray.core.privacy.audits import Canaries, Speakers
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.audited import audited, check_candidates
 from fedray.data.federation.canaries import add_canaries
 from fedray.data.federation.partition import PartitionSettings, partition
@@ -75,7 +75,7 @@ def test_a_canary_is_a_client_that_repeats_its_utterances(made: Manifest) -> Non
 def test_a_federation_trains_those_inside_and_judges_all(cache: Path, tmp_path: Path) -> None:
     splits = speech.splits(tmp_path, speakers=10, utterances=3)
     splits |= {"train": add_canaries(splits["train"], SETTINGS, 1, cache, serial)}
-    whole, broken = federate(splits, DataSettings(), FeatureSettings(bins=20), tmp_path / "features", serial)
+    whole, broken = federate(splits, DataSettings(), LogMelSettings(bins=20), tmp_path / "features", serial)
     assert not broken
     data = audited(whole, SETTINGS, 1)
     inside = [name for name, taken in data.candidates.items() if taken]

@@ -65,9 +65,9 @@ def test_the_draw_follows_names_and_the_seed() -> None:
 
 
 def test_a_share_is_from_0_to_1() -> None:
-    with pytest.raises(ValueError, match=r"data.labelled.clients: 1.5 is not a share"):
+    with pytest.raises(ValueError, match=r"clients must be at least 0 and at most 1, not 1.5"):
         LabelledSettings(clients=1.5)
-    with pytest.raises(ValueError, match=r"data.labelled.at_least: -1 must not be below 0"):
+    with pytest.raises(ValueError, match=r"at_least must be at least 0, not -1"):
         LabelledSettings(at_least=-1)
     with pytest.raises(ValueError, match=r"data.labelled.unlabelled: no setting says .* set data.labelled.share or"):
         LabelledSettings(unlabelled=0.5)

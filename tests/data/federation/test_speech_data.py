@@ -13,7 +13,7 @@ import pytest
 
 from fedray.data.corruption import CorruptionSettings
 from fedray.data.features.dataset import collate
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.labelled import LabelledSettings
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.settings import DataSettings, ServerDataSettings
@@ -21,7 +21,7 @@ from fedray.data.federation.speech_data import SpeechData, divide
 from fedray.data.manifest import Manifest
 from tests import speech
 
-FEATURES = FeatureSettings(sample_rate=speech.RATE, bins=20)
+FEATURES = LogMelSettings(sample_rate=speech.RATE, bins=20)
 
 
 @pytest.fixture(scope="module")

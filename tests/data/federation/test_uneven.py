@@ -10,7 +10,7 @@ import pytest
 
 from fedray.core.parallel import serial
 from fedray.data.corpora.formats.tsv import Tsv
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.labelled import LabelledSettings, shared_rows
 from fedray.data.federation.partition import PartitionSettings, partition
 from fedray.data.federation.settings import DataSettings
@@ -114,7 +114,7 @@ def test_settings_that_cannot_be() -> None:
         mask = np.ones(1200, bool) if labelled else None
         partition(corpus(), PartitionSettings(by="uneven", count=15, **settings), 0, mask)  # type: ignore[arg-type]
 
-    with pytest.raises(ValueError, match=r"data.clients.spread: 1.0 is not a share of the mean size"):
+    with pytest.raises(ValueError, match=r"spread must be at least 0 and below 1, not 1.0"):
         divide(True, spread=1.0)
     with pytest.raises(
         ValueError, match=r"data.clients.labels chooses labels for the labelled part: set data.labelled.share"
@@ -142,7 +142,7 @@ def test_a_federation_of_both_parts(tmp_path: Path) -> None:
         clients=PartitionSettings(by="uneven", count=4), labelled=LabelledSettings(share=0.25, unlabelled=0.5)
     )
     data, _ = federate(
-        splits, settings, FeatureSettings(sample_rate=speech.RATE, bins=20), tmp_path / "features", serial
+        splits, settings, LogMelSettings(sample_rate=speech.RATE, bins=20), tmp_path / "features", serial
     )
     clients = [data.load(client) for client in data.client_ids()]
     assert len(clients) == 4 and all(client.labelled is not None and client.labelled.any() for client in clients)

@@ -96,6 +96,11 @@ def test_what_is_normalised_can_be_watched() -> None:
     assert seen == [("de", ["Ja, so!", "Nu"], ["ja so", "nu"])]
 
 
+def test_texts_in_nfc() -> None:
+    found = nfc(pa.chunked_array([["e\u0301", None], ["\xe9"]]))
+    assert found.to_pylist() == ["\xe9", None, "\xe9"]
+
+
 def before(sentences: list[str]) -> list[str]:
     """The rules 1, of fedray until November 2026."""
     texts = pc.utf8_lower(nfc(pa.chunked_array([sentences])))

@@ -10,7 +10,8 @@ import torch
 from fedray.core.seeds import seed_all
 from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
 from fedray.data.features.dataset import Batch
-from fedray.data.features.log_mel import FLOOR, FeatureSettings, _mel_transform, _whisper_transform
+from fedray.data.features.log_mel import FLOOR, LogMelSettings, _mel_transform
+from fedray.data.features.whisper_mel import _transform
 from fedray.training.windows import all_windows, random_window
 from tests.gpu.record import Item, Missed, Values, Where
 from tests.gpu.workloads import milliseconds
@@ -27,13 +28,13 @@ SECONDS = 60
 def items(where: Where) -> Iterator[Item]:
     for bins, rate in ((40, 16000), (80, 16000), (40, 8000)):
         yield f"log-mel, {bins} bins, {rate} Hz", lambda bins=bins, rate=rate: _log_mel(bins, rate, where)
-    yield "whisper's mels", lambda: _mels(_whisper_transform(80), 16000, 1e-10, where)
+    yield "whisper's mels", lambda: _mels(_transform(80), 16000, 1e-10, where)
     yield "SpecAugment", lambda: _augment(where)
     yield "windows", lambda: _windows(where)
 
 
 def _log_mel(bins: int, rate: int, where: Where) -> Values:
-    return _mels(_mel_transform(FeatureSettings(bins=bins, sample_rate=rate)), rate, FLOOR, where)
+    return _mels(_mel_transform(LogMelSettings(bins=bins, sample_rate=rate)), rate, FLOOR, where)
 
 
 def _mels(transform: torch.nn.Module, rate: int, floor: float, where: Where) -> Values:

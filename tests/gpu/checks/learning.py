@@ -13,7 +13,7 @@ from fedray.config import source as sources
 from fedray.config.schema import build, build_section
 from fedray.core.parallel import serial
 from fedray.data.corpora import CORPORA
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData, federate
 from tests.gpu.federation import Federation, sections
@@ -90,5 +90,5 @@ def _real(name: str, features: dict[str, Any], rounds: int, where: Where) -> Val
     reader = build_section(CORPORA[name], source, "data.options", settings.options)
     with tempfile.TemporaryDirectory(prefix="fedray-gpu-") as cache:
         splits = reader.read(Path(given["root"]), settings.seed, Path(cache), serial)
-        data, _ = federate(splits, settings, FeatureSettings(**features), Path(cache), serial)
+        data, _ = federate(splits, settings, LogMelSettings(**features), Path(cache), serial)
         return _learn(KEYWORDS | {"features": features}, data, rounds, "accuracy", where)

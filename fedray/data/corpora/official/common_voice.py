@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Amount, Natural, Positive
+from fedray.core.ranges import Amount, Count, Positive, Ranged
 from fedray.data.corpora.assembly import corpus_root, unique_ids
 from fedray.data.corpora.official.clip_tables import (
     NO_AUDIO,
@@ -31,7 +31,7 @@ COLUMNS = ("client_id", "path", "sentence")  # the columns that all versions hav
 
 
 @dataclass(frozen=True)
-class CommonVoice:
+class CommonVoice(Ranged):
     """The speaker is the first 16 digits of client_id, the text the sentence.
 
     The tables have no quoting in any version. Lengths come from clip_durations.tsv (since version 17), or else from the
@@ -51,7 +51,7 @@ class CommonVoice:
     punctuation: bool = False  # false: keep only words, by the rules of the language in docs/corpora.md
     lower_case: bool = True  # converts the text to lower case, by the rules of the language
     # words of the shortest sentence that is kept; characters in languages that write no spaces between words
-    min_words: Natural = 1
+    min_words: Count = 1
     min_seconds: Amount = 0.0  # shorter clips are left out
     max_seconds: Positive | None = None  # longer clips of `train` are left out (Gao et al.: 8); null: none
     # Keep speakers whose accent begins with one of these, ignoring case; the label is the beginning. For the English
@@ -59,12 +59,9 @@ class CommonVoice:
     accents: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.train:
             raise ValueError("data.options.train names no table: give one or more, such as [train]")
-        if self.min_words < 1:
-            raise ValueError(f"data.options.min_words must be at least 1, not {self.min_words}")
-        if self.min_seconds < 0:
-            raise ValueError(f"data.options.min_seconds must be at least 0, not {self.min_seconds}")
         if self.max_seconds is not None and self.max_seconds <= self.min_seconds:
             raise ValueError(
                 f"data.options.max_seconds must be above min_seconds ({self.min_seconds}), not {self.max_seconds}"

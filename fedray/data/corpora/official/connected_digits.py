@@ -12,7 +12,7 @@ import numpy as np
 import soundfile
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Amount, Count, Natural
+from fedray.core.ranges import Amount, Count, Natural, Ranged
 from fedray.core.seeds import numpy_generator
 from fedray.data.corpora.formats.tsv import Tsv
 from fedray.data.corpora.official.digit_strings import add_noise, equalise, join, reverberate, warp_voice
@@ -27,7 +27,7 @@ Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class ConnectedDigits:
+class ConnectedDigits(Ranged):
     """Strings of digits: random recordings of one speaker, joined with pauses. The text is "three one four".
 
     `server`       strings by the server's speakers

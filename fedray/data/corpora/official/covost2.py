@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Count, Positive
+from fedray.core.ranges import Count, Positive, Ranged
 from fedray.data.corpora.assembly import corpus_root
 from fedray.data.corpora.official.clip_tables import (
     NO_AUDIO,
@@ -42,7 +42,7 @@ BAD_CLIPS = (
 
 
 @dataclass(frozen=True)
-class CoVoST2:
+class CoVoST2(Ranged):
     r"""The text is Common Voice's sentence, the translation CoVoST's; the speaker is the start of client_id.
 
     `validated.tsv` and `covost_v2.<source>_<target>.tsv` are joined on `path`. Neither has quoting, and a character
@@ -68,6 +68,7 @@ class CoVoST2:
     max_seconds: Positive | None = None  # longer clips of train (with `held_out`: of all) are left out; null: none
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.held_out is not None and not self.accents:
             raise ValueError(
                 "data.options.held_out cuts dev and test for each accent: set data.options.accents, such as [england]"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Count, Positive
+from fedray.core.ranges import Count, Positive, Ranged
 from fedray.core.texts import unusable
 from fedray.data.corpora.assembly import MOST_SECONDS, check_fetched, find_missing, unique_ids
 from fedray.data.corpora.official.held_out import cut
@@ -26,7 +26,7 @@ COLUMNS = ("utterance", "path", "offset", "seconds", "speaker", "text", "label")
 
 
 @dataclass(frozen=True)
-class GigaSpeech:
+class GigaSpeech(Ranged):
     """The label is the category of a recording. Each recording counts as a speaker, because speakers are unknown.
 
     Utterances are segments of recordings in `<root>/audio/`. The subsets of segments are used, not those
@@ -53,6 +53,7 @@ class GigaSpeech:
     max_seconds: Positive | None = None  # longer segments of train are left out; null: none
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for option in ("train", "dev", "test"):
             if getattr(self, option) is not None:
                 check_choice(option, getattr(self, option), SUBSETS)

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Positive
+from fedray.core.ranges import Positive, Ranged
 from fedray.core.texts import opened
 from fedray.data.corpora.assembly import assemble, check_fetched, corpus_root, unique_ids
 from fedray.data.corpora.official.layout import leave_out
@@ -26,7 +26,7 @@ RESTORE = "restore the file from MuST-C's archive"
 
 
 @dataclass(frozen=True)
-class MustC:
+class MustC(Ranged):
     """The text is the English line, the translation the line of the target language, the speaker speaker_id.
 
     Utterances are segments of talks, `<root>/en-<target>/data/<split>/wav/ted_<talk>.wav`, named `ted_<talk>_<number>`

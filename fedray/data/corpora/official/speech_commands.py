@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Amount
+from fedray.core.ranges import Positive, Ranged
 from fedray.core.seeds import numpy_generator
 from fedray.data.corpora.assembly import assemble, corpus_root, unique_ids
 from fedray.data.corpora.official.layout import check_choice, find_home
@@ -36,7 +36,7 @@ PARTS = {"train": (0.0, 0.8), "dev": (0.8, 0.9), "test": (0.9, 1.0)}  # of each 
 
 
 @dataclass(frozen=True)
-class SpeechCommands:
+class SpeechCommands(Ranged):
     """The speaker is the part of a name before `_nohash_`; official splits divide speakers. The text is the word.
 
     The label is one of `classes`:
@@ -64,22 +64,19 @@ class SpeechCommands:
     split_files: str | None = None  # the folder of FedSTAR's train_split.txt and test_split.txt, relative to data.root
     speakers: str = "train"  # train | all
     # size of `_unknown_` in percent of the split's clips of commands, as in TensorFlow; null: all clips
-    unknown_percentage: Amount | None = 10.0
+    unknown_percentage: Positive | None = 10.0
     # size of `_silence_` in percent of the split's clips of words; null: as many cuts as clips of one word
-    silence_percentage: Amount | None = None
+    silence_percentage: Positive | None = None
     test_archive: str | None = None  # 12 classes: test on speech_commands_test_set_v0.02, a folder below data.root
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("classes", self.classes, (35, 12, 36))
         check_choice("split", self.split, ("lists", "hash", "files"))
         check_choice("speakers", self.speakers, ("train", "all"))
         files = self.split == "files"
         if files != (self.split_files is not None) or (files and self.speakers == "all"):
             raise ValueError("data.options.split_files needs split=files and speakers=train: set all three, or none")
-        for name in ("unknown_percentage", "silence_percentage"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"data.options.{name} must be a percentage above 0, or null, not {value}")
         if self.test_archive is not None and self.classes != 12:
             problem = f"data.options.test_archive has 12 classes, data.options.classes is {self.classes}"
             raise ValueError(f"{problem}: remove test_archive, or set classes=12")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Amount
+from fedray.core.ranges import Amount, Ranged
 from fedray.data.corpora.assembly import assemble
 from fedray.data.corpora.official.layout import check_choice, find_home, leave_out, names_in, required
 from fedray.data.corpora.table import Table
@@ -23,7 +23,7 @@ TABLE = "metadata/UrbanSound8K.csv"
 
 
 @dataclass(frozen=True)
-class UrbanSound8K:
+class UrbanSound8K(Ranged):
     """The speaker is the source recording (fsID), the label the class. Clients are often Dirichlet draws.
 
     Folds are official and never reshuffled: all cuts of a recording are in one fold. A published score is the mean
@@ -37,6 +37,7 @@ class UrbanSound8K:
     min_seconds: Amount = 0.1  # shorter sounds are left out (FedAudio's rule)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("test_folds", "dev_folds"):
             for fold in getattr(self, name) or ():
                 check_choice(name, fold, FOLDS)
@@ -48,8 +49,6 @@ class UrbanSound8K:
             )
         if len({*self.test_folds, *self.development()}) == len(FOLDS):
             raise ValueError("data.options.test_folds and data.options.dev_folds leave no fold to train on: name fewer")
-        if not self.min_seconds >= 0:
-            raise ValueError(f"data.options.min_seconds must be 0 or more, not {self.min_seconds}")
 
     def development(self) -> list[int]:
         """The folds of the split dev."""

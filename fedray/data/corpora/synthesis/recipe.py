@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from fedray.core.ranges import Amount, Count, Natural, Positive, Share
+from fedray.core.ranges import Amount, Count, Natural, Positive, Ranged, Share
 from fedray.data.corpora.synthesis import lexicon, speakers
 from fedray.data.corpora.synthesis.speakers import Conditions
 
@@ -16,7 +16,7 @@ LARGEST_TAIL = 3
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Ranged):
     """How many speakers each split has, what they say and where. Every speaker is in one split only.
 
     Four kinds:

@@ -16,7 +16,7 @@ from fedray.core.parallel import serial
 from fedray.core.settings import Choice
 from fedray.data.analysis.inspection import Problem
 from fedray.data.corpora.official.layout import LeftOut, collected, leave_out
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import federate
 from fedray.models.crnn import CRNNSettings
@@ -89,9 +89,9 @@ def test_a_classifier_can_be_trained_on_it(corpus: str, tmp_path: Path) -> None:
     options, clients, count, classes = CASES[corpus]
     splits = trees.read(corpus, getattr(trees, corpus)(tmp_path / "corpus"), **options)
     settings = DataSettings(clients=type(DataSettings().clients)(**clients))
-    data, broken = federate(splits, settings, FeatureSettings(), tmp_path / "cache", serial, target="label")
+    data, broken = federate(splits, settings, LogMelSettings(), tmp_path / "cache", serial, target="label")
     assert not broken and len(data.client_ids()) == count
-    task = Classification(ClassificationSettings(), Choice("crnn", CRNNSettings()), FeatureSettings(), data)
+    task = Classification(ClassificationSettings(), Choice("crnn", CRNNSettings()), LogMelSettings(), data)
     assert task.outputs == classes
     assert all(len(task.targets(data.evaluation(split))) == len(splits[split]) for split in data.splits())
 

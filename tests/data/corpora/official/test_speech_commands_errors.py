@@ -32,10 +32,10 @@ def tree(made: Path, tmp_path: Path) -> Path:
         ({"split_files": "x"}, "data.options.split_files needs split=files"),
         ({"split": "files", "split_files": "x", "speakers": "all"}, "split=files and speakers=train"),
         ({"speakers": "test"}, "data.options.speakers must be one of train, all, not test"),
-        ({"unknown_percentage": 0.0}, "data.options.unknown_percentage must be a percentage above 0, or null, not 0"),
+        ({"unknown_percentage": 0.0}, "unknown_percentage must be above 0, not 0"),
         (
             {"silence_percentage": math.nan},
-            "data.options.silence_percentage must be a percentage above 0, or null, not nan",
+            "silence_percentage must be above 0, not nan",
         ),
         (
             {"test_archive": "x"},

@@ -9,7 +9,7 @@ import pytest
 
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice
-from fedray.data.features.log_mel import FeatureSettings
+from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import federate
 from fedray.data.text.scoring import SCORING
@@ -47,7 +47,7 @@ def test_a_recogniser_can_be_trained_on_it(corpus: str, tmp_path: Path) -> None:
     options, clients, names = CASES[corpus]
     splits = trees.read(corpus, getattr(speech_trees, corpus)(tmp_path / "corpus"), **options)
     settings = DataSettings(clients=type(DataSettings().clients)(**clients))
-    features = FeatureSettings(bins=8)
+    features = LogMelSettings(bins=8)
     data, broken = federate(splits, settings, features, tmp_path / "cache", serial)
     assert not broken and list(data.client_ids()) == names
     model = Choice("conformer", ConformerSettings())

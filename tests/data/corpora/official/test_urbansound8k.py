@@ -91,7 +91,7 @@ def test_very_short_sounds_are_left_out_by_name(tree: Path) -> None:
         ({"test_folds": []}, "data.options.test_folds must name one to nine of the folds"),
         ({"test_folds": [2], "dev_folds": [2, 3]}, "test_folds and dev_folds both name fold 2"),
         ({"test_folds": list(range(1, 10))}, "leave no fold to train on: name fewer"),
-        ({"min_seconds": -1.0}, "data.options.min_seconds must be 0 or more, not -1"),
+        ({"min_seconds": -1.0}, "min_seconds must be at least 0, not -1"),
     ],
 )
 def test_settings_that_cannot_be(tree: Path, options: dict[str, object], words: str) -> None:

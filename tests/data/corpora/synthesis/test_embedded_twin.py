@@ -57,7 +57,7 @@ def test_speakers_differ_more_than_their_utterances() -> None:
 
 
 def test_impossible_settings_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="data.options.tail: choose from 0"):
+    with pytest.raises(ValueError, match="tail must be at least 0, not -1"):
         Embedded(tail=-1).read(None, 0, tmp_path, serial)
     with pytest.raises(ValueError, match="data.options.clients.snr_within: give 0 dB or more"):
         Embedded(clients=Conditions(snr_within=-1.0)).read(None, 0, tmp_path, serial)

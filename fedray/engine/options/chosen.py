@@ -1,0 +1,23 @@
+"""The options that the configuration of a run asks for."""
+
+from __future__ import annotations
+
+from fedray.core.privacy.audits import Audit
+from fedray.engine.options.audits import Audited
+from fedray.engine.options.private import PrivateRounds
+from fedray.engine.options.virtual import VirtualRounds
+from fedray.engine.round.option import Option
+from fedray.engine.round.rounds import Rounds
+
+
+def chosen(rounds: Rounds) -> list[Option]:
+    """The options of a run's rounds. An audit's canaries are in the sum before it is released with noise."""
+    plan, found = rounds.plan, list[Option]()
+    private = None if plan.privacy is None else PrivateRounds(plan.privacy, rounds.layers, rounds.program.seed)
+    if isinstance(plan.audit, Audit):
+        found.append(Audited(plan.audit, rounds, private))
+    if private is not None:
+        found.append(private)
+    if plan.clock is not None:
+        found.append(VirtualRounds(plan.clock, rounds))
+    return found

@@ -1,0 +1,55 @@
+"""The peak memory of a step: of operations with a known size, and predicted for batches that are then tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedray.training.step_memory import peak_bytes, step_bytes
+from tests.algorithms import by_hand
+from tests.algorithms.test_encoder_algorithms import folder as folder
+from tests.algorithms.test_encoder_algorithms import settings
+
+MB = 1_000_000
+
+
+def test_what_is_made_and_freed_is_counted() -> None:
+    square = torch.zeros(500, 500)  # 1 MB, from before
+
+    def work() -> None:
+        first = square + 1  # 1 MB
+        second = first * 2  # 1 MB
+        del first
+        (second + 1).sum()  # 1 MB
+        second.add_(1)
+
+    assert peak_bytes(work) in range(2 * MB, 2 * MB + 100)
+
+
+def test_a_backward_pass_is_counted() -> None:
+    weight = torch.zeros(500, 500, requires_grad=True)
+
+    def work() -> None:
+        hidden = (torch.zeros(500, 500) @ weight).relu()  # three matrices, of which the ReLU keeps its output
+        hidden.sum().backward()
+
+    assert 3 * MB <= peak_bytes(work) <= 6 * MB
+
+
+@pytest.mark.parametrize("task", ["recognition", "classification"])
+def test_a_batch_is_predicted_from_shorter_ones(task: str, folder: Path, no_ray: None) -> None:
+    algorithm, data, _ = by_hand.build(settings(folder, task={"kind": task}))
+    mine = data.training()[-1]
+    predicted = step_bytes(algorithm.task, mine, 6)
+    flat, longest = algorithm.task.apart("cpu"), int(mine.lengths.argmax())
+    from fedray.data.features.dataset import collate
+    from fedray.training.task import targets_at
+
+    batch = collate(mine, np.array([longest] * 6))
+    targets = targets_at(algorithm.task.targets(mine), batch.positions)
+    flat.model.train()
+    found = peak_bytes(lambda: flat.backward(algorithm.task.loss(flat.model, batch, targets)))
+    assert 0.8 * found < predicted < 1.5 * found
