@@ -71,7 +71,7 @@ def test_a_search_without_kernels_has_the_same_bits() -> None:
 def test_actors_follow_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """YAML reads off as false."""
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "cache"))
-    speech.write_corpus(tmp_path, speakers=4, utterances=1)
+    speech.write_corpus(tmp_path, speakers=6, utterances=1)
     sent = {}
     try:
         for choice in (False, "off", "auto"):
