@@ -10,7 +10,7 @@ import numpy as np
 
 from fedray.core.metrics import Metrics
 from fedray.core.types import Layer, Vector
-from fedray.core.vectors import add, writeable
+from fedray.core.vectors import add, copied, writeable
 
 HEADROOM = 20.0  # a log-weight further above the reference becomes the reference, and the sum is scaled down
 
@@ -41,7 +41,7 @@ class WeightedSum:
 
     def _merge(self, total: Vector, reference: float, weight: float, squares: float, copy: bool) -> None:
         if self.total is None:
-            self.total = total.copy() if copy or not total.flags.writeable else total
+            self.total = copied(total) if copy else writeable(total)
             self.reference, self.weight, self.squares = reference, weight, squares
             return
         self.total = writeable(self.total)
