@@ -40,6 +40,7 @@ from fedray.runs.folder import RunFolder
 
 COMMAND = "python -m benchmarks.engine.scale"
 SAMPLE_SECONDS = 0.002
+LEAST = 1000  # parameters
 
 
 @dataclass(frozen=True)
@@ -106,25 +107,35 @@ def light(folder: Path, parameters: int, lanes: int, clients: int, rounds: int, 
 
 
 def driver(lanes: tuple[int, ...], parameters: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Bytes through the driver and its peak memory, in vectors of the model's size."""
+    """Bytes through the driver and its peak memory, in vectors of the model's size.
+
+    The memory that a run of `LEAST` parameters takes, for threads and tables, is subtracted.
+    """
+    without = {width: played(LEAST, width)[1] for width in lanes}
     found = []
     for count in parameters:
         for width in lanes:
-            with tempfile.TemporaryDirectory() as place, ray_here():
-                folder = Path(place) / "run"
-                session.run(light(folder, count, width, width, rounds=3))
-                before, most = map(int, (folder / "memory").read_text().split())
-                rows = RunFolder(folder).rows("metrics.jsonl")
+            rows, most = played(count, width)
             one = {
                 "parameters": count,
                 "lanes": width,
                 "vectors through the driver": rows[-1]["engine/driver_bytes"] / 4 / count,
-                "peak, vectors": (most - before) / 4 / count,
+                "peak, vectors": (most - without[width]) / 4 / count,
+                "without vectors, MB": without[width] / 1e6,
                 "seconds a round": median(row["time/round_s"] for row in rows),
             }
             print(one, flush=True)
             found.append(one)
     return found
+
+
+def played(parameters: int, lanes: int) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a run's rounds, and by how many bytes its driver grew from the first broadcast on."""
+    with tempfile.TemporaryDirectory() as place, ray_here():
+        folder = Path(place) / "run"
+        session.run(light(folder, parameters, lanes, lanes, rounds=3))
+        before, most = map(int, (folder / "memory").read_text().split())
+        return RunFolder(folder).rows("metrics.jsonl"), most - before
 
 
 def timed(work: Callable[[], object], parameters: int, repeats: int = 9) -> float:
@@ -144,7 +155,9 @@ def cost(parameters: int) -> dict[str, Any]:
     side = max(1, round((parameters / 10) ** 0.5))
     flat = FlatModel(torch.nn.Sequential(*(torch.nn.Linear(side, side) for _ in range(10))))
     size = flat.layout.size
-    broadcast, other, total = np.zeros(size, np.float32), np.ones(size, np.float32), WeightedSum()
+    # As the object store has it, it begins at a cache line.
+    broadcast, total = vectors.copied(np.ones(size, np.float32)), WeightedSum()
+    one, other = np.ones(size, np.float32), np.ones(size, np.float32)
     total.add(other, 0.0)
 
     def client() -> None:
@@ -160,7 +173,7 @@ def cost(parameters: int) -> dict[str, Any]:
         "check": timed(lambda: vectors.finite(other), size),
         "fold": timed(lambda: total.add(other, 0.3), size),
         "all": timed(client, size),
-        "numpy's add": timed(lambda: np.add(broadcast, other, out=broadcast), size),
+        "numpy's add": timed(lambda: np.add(one, other, out=one), size),
     }
     print({name: round(value, 3) for name, value in found.items()}, flush=True)
     return found

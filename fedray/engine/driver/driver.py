@@ -22,6 +22,7 @@ import ray
 import torch
 from ray.util.placement_group import PlacementGroup
 
+from fedray.core import malloc
 from fedray.core.types import RunError
 from fedray.engine.actors.actor import Answer, ClientActor
 from fedray.engine.actors.crew import Start
@@ -48,7 +49,8 @@ from fedray.runs.standing import ATTACH
 
 # Bundles of a trial's placement group: the driver's and the first client actor's. The trial's process has bundle 0.
 DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
-LOOKS = 5  # rounds in which a run looks for room on a node that has joined
+LOOKS, LOOK_SECONDS = 5, 1.0  # a run looks so often for room on a node that has joined, with these pauses
+MAPPED, KEPT = 4 << 20, 32 << 20  # bytes: glibc would keep the models of old rounds, half of all that a driver has
 LINGER_SECONDS = 10.0  # a detached driver stays this long after its run, for processes that watch it
 
 
@@ -81,7 +83,9 @@ class Driver:
         self._reserved = Reserved(assignment.share)
         self._pinned: frozenset[int] | None = None
         self._known, self._looks = set[str](), Counter[str]()  # nodes when the actors started, and looks at newer ones
+        self._next_look = 0.0
         torch.set_num_threads(1)  # as on client actors: more threads give other bits
+        malloc.tune(MAPPED, KEPT)
 
     def events(self, after: int, timeout: float) -> list[Event]:
         return self.log.after(after, timeout)
@@ -244,10 +248,13 @@ class Driver:
 
     def _room(self, slot: int, size: int) -> int:
         """Reserve room for further actors on nodes that have joined; returns for how many."""
-        there, most = alive(), self._reserved.share.most
+        most, now = self._reserved.share.most, time.monotonic()
+        if most is None or now < self._next_look:
+            return 0
+        self._next_look, there = now + LOOK_SECONDS, alive()
         new = {node for node in there - self._known if self._looks[node] < LOOKS}
         self._looks.update(new)  # Ray may be slow to say what a new node has
-        if most is None or not new:
+        if not new:
             return 0
         self._reserved, count = grown(self.folder.place, self._reserved, slot, most - size)
         if count:

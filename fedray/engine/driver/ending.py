@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain, starmap
 from typing import Any
 
+from fedray.core.types import ServerState
 from fedray.engine.jobs.work import Program
 from fedray.engine.lane import personal
 from fedray.engine.round.plan import Plan
@@ -39,15 +41,21 @@ class Ending:
         models = {"seed": 0, "best": best}
         results |= {title: {"round": round} for title, round in models.items()}
 
-        def predictions() -> Iterator[dict[str, Any]]:
-            for title, round in models.items():  # one by one: models and predictions may need a lot of memory
-                state = progress.state if round == progress.round else self.folder.load(round).state
-                for split in self.splits:
-                    scored = rounds.evaluate(state, round, [split], final=True)[split]
-                    results[title] |= dict(scored.metrics)
-                    yield from ({"model": title, "split": split, **row} for row in scored.predictions)
+        def state(round: int) -> ServerState:
+            if round == progress.round:
+                return progress.state
+            rounds.forget()  # the broadcast before, which is as large
+            return self.folder.load(round).state
 
-        self.folder.write_table("predictions.tsv", predictions())
+        def predictions(title: str, round: int) -> Iterator[dict[str, Any]]:
+            model = state(round)
+            for split in self.splits:
+                scored = rounds.evaluate(model, round, [split], final=True)[split]
+                results[title] |= dict(scored.metrics)
+                yield from ({"model": title, "split": split, **row} for row in scored.predictions)
+
+        # One by one: models and predictions may need a lot of memory.
+        self.folder.write_table("predictions.tsv", chain.from_iterable(starmap(predictions, models.items())))
         if self.plan.evaluation.personal_final and self.algorithm.overrides("evaluate_personal"):
             before = watch()
             results["personal"] = self._personal(rounds, progress)
@@ -59,7 +67,7 @@ class Ending:
             results |= option.results(progress, self.folder)
         if signatures := dict(self.algorithm.signatures):
             results["signatures"] = signatures
-        chosen = progress.state if best == progress.round else self.folder.load(best).state
+        chosen = state(best)
         self.folder.export("model", lambda path: self.algorithm.export(chosen, path))
         self.folder.settle()
         self.folder.write_json("results.json", results)  # last: a run that has it is finished

@@ -102,6 +102,10 @@ class Rounds:
                 self._put = (state, round, Posted.of(broadcast, self.program.download, self.algorithm, self.pool.put))
         return self._put[2]
 
+    def forget(self) -> None:
+        """Free the newest broadcast and its model."""
+        self._put = None
+
     def train(self, progress: Progress) -> Outcome:
         """Train one round from `progress.state`, without changing it."""
         t, draw = progress.round, self.draw(progress)
