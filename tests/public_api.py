@@ -62,10 +62,8 @@ def _pages() -> list[str]:
 
 
 def _code() -> Iterator[str]:
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
-        yield from re.findall(
-            r"^```python[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-        )
+    for page in _pages():
+        yield from re.findall(r"^```python[^\n]*\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for notebook in sorted((ROOT / "docs").rglob("*.ipynb")):
         for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":
