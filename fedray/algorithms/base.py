@@ -152,7 +152,7 @@ class TaskAlgorithm(Algorithm):
     @property
     def init_depends(self) -> tuple[str, ...]:  # type: ignore[override]
         """The configuration keys that the seed model depends on, besides the server's data."""
-        return ("seed", "features", "model", "algorithm.pretrain", *self.seed_task.init_depends)
+        return ("seed", "features", "model", "kernels", "algorithm.pretrain", *self.seed_task.init_depends)
 
     def init(self, server: Server) -> ServerState:
         return seed_model(self.seed_task, server, self.settings.pretrain)

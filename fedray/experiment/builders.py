@@ -34,6 +34,7 @@ from fedray.experiment.checks import check_population, corpus_reader
 from fedray.experiment.config import Config
 from fedray.experiment.devices import build_clock
 from fedray.experiment.private import averages_statistics, mechanism
+from fedray.models import kernels
 from fedray.storage.cache import cache_root
 from fedray.training.recogniser_checks import effect_of_padding
 from fedray.training.recognisers import Recogniser
@@ -91,6 +92,8 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
 def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
     """The algorithm with its task. ValueError: the federation lacks what one of them needs."""
     task = TASKS[config.task.kind](config.task.settings, config.model, config.features, data)
+    task.kernels = config.kernels == "auto"
+    kernels.switch(task.kernels)
     parts = Parts(task, config.strategy, config.server_optimizer, config.rounds)
     algorithm = ALGORITHMS[config.algorithm.kind](config.algorithm.settings, parts)
     algorithm.check(data)

@@ -55,6 +55,9 @@ class Config(Ranged):
     features: FeatureSettings = kinds(FEATURES, "logmel")  # how a recording becomes the model's input
     task: Choice = choice(TASKS, "recognition")  # what is learnt
     model: Choice = choice(MODELS, "conformer")  # the network
+    # auto: on CPUs, compiled loops train the parts of fedray's models that they fit | off: torch's and SpeechBrain's
+    # modules, as on GPUs. The results are the same but for rounding.
+    kernels: str | bool = "auto"
     algorithm: Choice = choice(ALGORITHMS)  # what client and server do in a round
     strategy: Strategy = kinds(STRATEGIES, "by_examples")  # how the cohort's updates become one change
     server_optimizer: ServerOptimizer = kinds(SERVER_OPTIMIZERS, "sgd")  # how the server applies the change
@@ -71,6 +74,8 @@ class Config(Ranged):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_name(self.name)
+        if self.kernels not in ("auto", "off", False):  # YAML reads off as false
+            raise ValueError(f"kernels is auto or off, not {self.kernels!r}")
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def run(
 def compile_beside(config: Config) -> None:
     """Compile the model's loops while the data are prepared, unless the cache has them."""
     done = compiling.marker(config.model)
-    if done is not None and not done.exists():
+    if config.kernels == "auto" and done is not None and not done.exists():
         session.beside(functools.partial(compiling.compile_loops, config.model, config.features.bins))
 
 

@@ -62,9 +62,6 @@ class ConformerSettings(Ranged):
     bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
     eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
-    # On a CPU the encoder trains twice as fast in compiled loops (not with regularMHA). false: SpeechBrain's modules,
-    # as on a GPU.
-    kernels: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,7 +139,7 @@ class Conformer(Heads):
         shortest = shortest_of(lengths)
         if shortest < SHORTEST:
             raise ValueError(f"an utterance of {shortest} frames is too short: the conformer needs {SHORTEST}")
-        if self.settings.kernels and self.settings.attention in COMPILED and on_cpu(features):
+        if self.settings.attention in COMPILED and on_cpu(features):
             return self._encode_compiled(features, lengths)
         with self._padding_masked(lengths):
             frames = self.front(features)

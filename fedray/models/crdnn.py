@@ -62,8 +62,6 @@ class CRDNNSettings(Ranged):
     bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
     eos: Natural | None = None  # token that ends a text; null: the second token after the vocabulary
     init: str | None = None  # a file with initial weights: a state dict of the same model, or of SpeechBrain's recipes
-    # On a CPU, convolutional and recurrent layers run in compiled loops. false: SpeechBrain's modules, as on a GPU.
-    kernels: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -175,7 +173,7 @@ class CRDNN(Heads):
         if shortest < self.shortest:
             raise ValueError(f"an utterance of {shortest} frames is too short: the CRDNN needs {self.shortest}")
         encoder, left = self.encoder, self.output_lengths(self.settings, lengths)
-        if self.settings.kernels and self.settings.channels[0] > 1 and on_cpu(features):  # SpeechBrain squeezes one map
+        if self.settings.channels[0] > 1 and on_cpu(features):  # SpeechBrain squeezes one map
             return self._compiled(features, lengths), left
         with ExitStack() as hooks:
             for module in encoder["CNN"].modules():

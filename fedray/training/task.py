@@ -24,7 +24,7 @@ from fedray.data.features.log_mel import FLOOR, LogMelSettings, fft_size
 from fedray.data.features.settings import FeatureSettings
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Mask, Rows
-from fedray.models import MODELS
+from fedray.models import MODELS, kernels
 from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.heads import last_layers
@@ -76,6 +76,7 @@ class Task(ABC):
     logged: ClassVar[tuple[str, ...]] = ("loss",)  # the metrics of training that each row of metrics.jsonl has
     best: ClassVar[tuple[str, str]]  # the metric that picks the best round; "min" or "max"
     outputs: int  # of the model: tokens or classes
+    kernels = True  # whether compiled loops may be used where they fit
 
     def __init__(self, settings: Any, model: Choice, features: FeatureSettings, data: SpeechData) -> None:
         """`settings`: the task's. `data`: the federation, from which a subclass learns its tokens or classes."""
@@ -121,6 +122,10 @@ class Task(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_flats": {}, "_loans": Loans()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        kernels.switch(self.kernels)  # an actor, which gets the task of one run
 
     def model(self) -> nn.Module:
         """Build a model with random weights from torch's global generator."""

@@ -55,6 +55,7 @@ CASES = (
     line(
         "configuration: an unknown choice", "engine: {mixed_nodes: some}", LAST, "is none, hardware or all, not 'some'"
     ),
+    line("configuration: kernels that are neither", "kernels: on", LAST, "kernels is auto or off, not True"),
     line("configuration: unknown kind", "strategy: by_exampels", LAST, "did you mean by_examples?"),
     line("configuration: a kind that is a number", "strategy: {kind: 3}", LAST, "strategy.kind: 3 is not known"),
     line("configuration: a section that is a number", "engine: 8", LAST, "engine must be a section of keys"),

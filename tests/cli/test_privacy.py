@@ -22,6 +22,7 @@ def test_tables_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert picture.read_bytes().startswith(b"\x89PNG") and [*tmp_path.iterdir()] == [picture]
 
 
+@pytest.mark.long
 def test_both_kinds_of_noise_on_the_server_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dp_accounting", reason="epsilon is computed by dp-accounting, which is not installed")
     picture = tmp_path / "kinds.svg"

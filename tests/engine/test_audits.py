@@ -81,6 +81,7 @@ HONEST = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", HONEST, ids=["gaussian", "layers", "skellam", "local"])
 def test_an_honest_mechanism_is_not_refuted(settings: Private) -> None:
     found = audited(settings)

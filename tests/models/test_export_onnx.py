@@ -70,7 +70,10 @@ def test_log_mels_are_those_of_training(normalise: str, window_ms: float) -> Non
     torch.testing.assert_close(found, mels.float(), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", MODELS)
+LATER = ("regularMHA", "gru and a decoder")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (n in LATER)) for n in MODELS])
 def test_onnxruntime_says_what_the_model_says(name: str, tmp_path: Path) -> None:
     kind, settings = MODELS[name]
     torch.manual_seed(0)

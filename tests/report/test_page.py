@@ -199,6 +199,7 @@ def test_a_report_imports_nothing_that_a_run_folder_names(tmp_path: Path, monkey
     assert "No audio" in (tmp_path / "report" / "report.html").read_text() and "stranger" not in sys.modules
 
 
+@pytest.mark.long
 def test_in_a_notebook_a_report_shows_its_page_and_the_worst_utterances(tmp_path: Path) -> None:
     """The page is escaped once more in its frame; without the corpus, the reason replaces the players."""
     speakers = (NASTY, "bob")

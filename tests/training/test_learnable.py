@@ -54,7 +54,7 @@ def test_the_frames_needed_are_those_of_the_shortest_alignment(tokens: list[int]
     ("kind", "settings"),
     [
         (Conformer, ConformerSettings(d_model=8, layers=1, heads=1, ffn=8, kernel=3)),
-        (Conformer, ConformerSettings(d_model=8, layers=1, heads=1, ffn=8, kernel=3, front="conv2d", kernels=False)),
+        (Conformer, ConformerSettings(d_model=8, layers=1, heads=1, ffn=8, kernel=3, front="conv2d")),
         *((CRDNN, CRDNNSettings(channels=(2, 2), rnn_neurons=4, dnn_neurons=4, time_pooling=by)) for by in (1, 3, 4)),
     ],
 )

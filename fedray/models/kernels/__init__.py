@@ -1,6 +1,9 @@
 """Parts of models that train fast on a CPU: the same parameters and results as torch's modules, in fewer passes.
 
 numba compiles the loops. Import these files only when they are needed: importing numba takes half a second.
+
+Nothing depends on this package: whoever uses a part asks `on_cpu` first, and has the same in torch or in Python
+otherwise. `kernels: off` in a configuration switches all parts off.
 """
 
 import hashlib
@@ -12,6 +15,19 @@ from torch import Tensor
 
 from fedray.models.padding import several_clients
 from fedray.storage.cache import own_root
+
+_switched_on = True  # in this process
+
+
+def switch(on: bool) -> None:
+    """Switch all parts on or off in this process."""
+    global _switched_on
+    _switched_on = on
+
+
+def switched_on() -> bool:
+    """Whether this process may use the parts."""
+    return _switched_on
 
 
 def loops_folder() -> Path:
@@ -27,6 +43,6 @@ def loops_folder() -> Path:
 
 def on_cpu(x: Tensor) -> bool:
     """Whether these parts can process the tensor."""
-    if several_clients():
+    if several_clients() or not switched_on():
         return False
     return x.device.type == "cpu" and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")

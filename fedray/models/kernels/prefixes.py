@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -15,6 +18,11 @@ COLUMNS = 5
 NONE = -1
 # Without reassociation and contraction: scores have the same bits as Python's floats.
 EXACT = OPTIONS | {"fastmath": False}
+
+
+def in_python() -> Callable[..., Any]:
+    """`grow` without compilation, with the same bits."""
+    return FunctionType(grow.py_func.__code__, globals() | {"_place": _place.py_func, "_child": _child.py_func})
 
 
 @njit(**EXACT)

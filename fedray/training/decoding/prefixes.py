@@ -8,7 +8,8 @@ from collections.abc import Hashable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from fedray.models.kernels.prefixes import BLANK, COLUMNS, LAST, PARENT, grow
+from fedray.models.kernels import switched_on
+from fedray.models.kernels.prefixes import BLANK, COLUMNS, LAST, PARENT, grow, in_python
 from fedray.models.language_model import LanguageModel
 from fedray.training.decoding.lexicon import Lexicon, LexiconState
 from fedray.training.decoding.search import DecodeSettings
@@ -48,7 +49,7 @@ class PrefixTree:
         likely = log_probs >= log_probs.max(1, initial=-math.inf, keepdims=True) - self.settings.prune
         live, masses = np.zeros(1, np.int32), np.array([[1.0, 0.0]])
         nothing, gains = np.zeros(vocabulary), dict[int, Row]()
-        scale = 0.0
+        scale, grown = 0.0, grow if switched_on() else in_python()
         for probabilities, tokens in zip(np.exp(log_probs), likely, strict=True):
             prefixes = live.tolist()
             allowed = [self._continuing(prefix, vocabulary) for prefix in prefixes] if self.lexicon else [tokens]
@@ -58,7 +59,7 @@ class PrefixTree:
             else:
                 rows = [nothing]
             self._make_room(len(live) * vocabulary)
-            self.size, live, masses, largest = grow(
+            self.size, live, masses, largest = grown(
                 probabilities, np.stack(allowed), np.stack(rows), beam, self.links, self.fused, self.size, live, masses
             )
             if not len(live):

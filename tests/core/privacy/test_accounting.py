@@ -80,8 +80,8 @@ def test_whole_numbers_show_how_many_clients_there_are() -> None:
     ("settings", "sampling"),
     [
         (GAUSSIAN, POISSON),
-        (GAUSSIAN, replace(POISSON, limit=120)),
-        (GAUSSIAN, replace(POISSON, kind="uniform")),
+        pytest.param(GAUSSIAN, replace(POISSON, limit=120), marks=pytest.mark.long),
+        pytest.param(GAUSSIAN, replace(POISSON, kind="uniform"), marks=pytest.mark.long),
         (Correlated(delta=1e-6, noise=1.0), replace(POISSON, kind="cyclic")),
         (Local(delta=1e-6, noise=1.0), POISSON),
         (Skellam(delta=1e-6, noise=1.0), replace(POISSON, kind="uniform")),
@@ -95,7 +95,7 @@ def test_epsilon_grows_with_rounds_and_falls_with_noise(settings: Private, sampl
     assert over_noise == sorted(over_noise, reverse=True)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+@pytest.mark.parametrize("epsilon", [1.0, pytest.param(8.0, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["gaussian", "correlated", "local", "skellam"])
 def test_noise_from_epsilon_gives_this_epsilon(kind: str, epsilon: float) -> None:
     kinds: dict[str, Any] = {"gaussian": Gaussian, "correlated": Correlated, "local": Local, "skellam": Skellam}
@@ -113,6 +113,7 @@ def test_no_noise_is_enough() -> None:
         Guarantee.of(Gaussian(delta=1e-12, epsilon=1e-4), replace(POISSON, cohort=4000), 100_000)
 
 
+@pytest.mark.long
 def test_a_claimed_federation_has_its_own_epsilon() -> None:
     settings = Gaussian(delta=1e-7, epsilon=8.0, as_if=AsIfSettings(cohort=25_000, population=1_000_000))
     found = Guarantee.of(settings, POISSON, 200)
