@@ -176,7 +176,7 @@ cohort: {size: 2}
         ),
         ("model: {kind: conformr}", "config.yaml:4: model.kind: 'conformr' is not known; did you mean conformer?"),
         ("rounds: many", "config.yaml:4: rounds must be a whole number, not 'many'"),
-        ("engine:\n  lanes: [1]", "config.yaml:5: engine.lanes must be a whole number, not [1]"),
+        ("engine:\n  keep: [1]", "config.yaml:5: engine.keep must be a whole number, not [1]"),
         ("task: {decode: {beam: wide}}", "config.yaml:4: task.decode.beam must be a whole number, not 'wide'"),
         ("engine: 8", "config.yaml:4: engine must be a section of keys, not 8"),
         ("rounds: 0", "rounds must be at least 1, not 0"),

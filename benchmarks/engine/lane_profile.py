@@ -23,22 +23,23 @@ from fedray.engine.jobs import work
 from fedray.engine.jobs.holding import Holder
 from fedray.engine.jobs.job import Workplace
 from fedray.engine.jobs.work import Program
-from fedray.engine.lane import training as lane_training
+from fedray.engine.lane import book
 from fedray.engine.lane.lane import Lane
+from fedray.engine.lane.training import TrainLane
 from fedray.training import local
 from fedray.training.classification import Classification
 
 # Phase -> the functions timed. Time inside a nested function counts there only.
 TIMED: dict[str, tuple[tuple[Any, str], ...]] = {
-    "hydration: data, seed, state": ((lane_training, "hydrate"),),
-    "global generators re-seeded": ((lane_training, "seed_all"),),
+    "hydration: data, seed, state": ((book, "hydrate"),),
+    "global generators re-seeded": ((book, "seed_all"),),
     "broadcast loaded, difference taken": ((FlatModel, "load"), (FlatModel, "difference")),
     "features and targets": ((Classification, "targets"), (local, "batches")),
     "forward": ((Classification, "loss"),),
     "backward": ((torch.Tensor, "backward"),),
     "gradients zeroed, loss read": ((local.LocalModel, "descend"),),
     "optimiser step": ((local.ClientOptimizer, "step"), (local.LocalModel, "fit")),
-    "update checked, metrics added": ((lane_training.LaneBook, "_accept"),),
+    "update checked, metrics added": ((book.LaneBook, "_accept"),),
     "update folded": ((WeightedSum, "add"),),
 }
 STEPS = (
@@ -107,7 +108,7 @@ def lane_ms(program: Program, clients: int, repeats: int) -> dict[str, float]:
     found: list[Counter[str]] = []
     for repeat in range(repeats + 1):
         chosen = tuple((ids[(repeat * clients + i) % len(ids)], None) for i in range(clients))
-        job = lane_training.TrainLane(Lane(repeat, 0, chosen))
+        job = TrainLane(Lane(repeat, 0, chosen))
         with ExitStack() as stack:
             timers = Timers()
             for phase, functions in TIMED.items():

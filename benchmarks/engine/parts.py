@@ -145,7 +145,7 @@ def phases(bench: Bench) -> dict[str, Any]:
             found[phase] = median(values) / (cores if summed else 1)
     bench.say(f"phases of a round: {', '.join(f'{phase} {1000 * value:.1f} ms' for phase, value in found.items())}")
     clips = stores.write(bench.work / "clips", workload)
-    clients = max(1, workload.cohort // EngineSettings().lanes)
+    clients = max(1, workload.cohort // EngineSettings().lane_count(workload.cohort))
     with bench.folder() as folder:
         _, program = fedray_runs.build(folder, clips, workload, 1, cores)
         lane = lane_profile.lane_ms(program, clients, bench.sizes.lanes)
@@ -215,7 +215,7 @@ def size(bench: Bench) -> dict[str, Any]:
             bench.say(
                 f"{parameters:,} parameters, cohort {count}: {1000 * seconds:.1f} ms a round, {through / 1e6:.2f} MB"
             )
-    return {"lanes": EngineSettings().lanes, "rounds": sizes.size_rounds, "runs": found}
+    return {"lanes": EngineSettings().lane_count(min(sizes.toy_cohorts)), "rounds": sizes.size_rounds, "runs": found}
 
 
 def speakers(bench: Bench) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class FedMLAC(FederatedSGD):
 
     @classmethod
     def check_setup(cls, settings: FedMLACSettings, setup: Setup) -> None:
+        settings.client.check_plain("fedmlac")
         key = size_key(setup.model)
         if not issubclass(setup.task_class, Classification) or not hasattr(setup.model, key):
             raise ValueError(

@@ -97,6 +97,7 @@ class FedSTAR(FederatedSGD):
     def check_setup(cls, settings: FedSTARSettings, setup: Setup) -> None:
         if not issubclass(setup.task_class, Classification):
             raise ValueError("algorithm.kind fedstar trains classifiers: set task.kind=classification")
+        settings.client.check_plain("fedstar")
 
     def check(self, data: FederatedData) -> None:
         check_labelled(data, "algorithm.kind fedstar")

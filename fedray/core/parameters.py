@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from fedray.core.types import Vector
+from fedray.core.vectors import Spare
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ class FlatModel:
     however many tensors the model has.
     """
 
+    _uploaded: tuple[Vector, torch.Tensor] | None = None  # a broadcast, here and on the GPU
+
     def __init__(
         self,
         model: nn.Module,
@@ -178,6 +181,7 @@ class FlatModel:
                 owner, _, name = entry.name.rpartition(".")
                 model.get_submodule(owner)._buffers[name] = view
         flat = {entry.name for entry in self.layout.entries}
+        self._spare = Spare()
         self._rest = [(buffer, buffer.clone()) for name, buffer in model.named_buffers() if name not in flat]
 
     @property
@@ -185,21 +189,31 @@ class FlatModel:
         """The trained part of `values`: what gradients and optimisers change. Its first `trainable` numbers travel."""
         return self.values[: self.layout.training.trainable]
 
-    def backward(self, loss: torch.Tensor) -> None:
-        """Set `gradient` to the gradient of a loss."""
-        self.gradient.zero_()
+    def backward(self, loss: torch.Tensor, more: bool = False) -> None:
+        """Set `gradient` to the gradient of a loss. `more`: add it, for a loss that is a sum of parts."""
+        if not more:
+            self.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
 
     def load(self, vector: Vector) -> None:
         """Load a vector [size], and reset all other buffers to their initial values: no client affects the next."""
         self.layout.check(vector)
-        vector = self.layout.arranged(vector)
         if self.values.device.type == "cpu":
-            np.copyto(self.values.numpy(), vector)
+            np.copyto(self.values.numpy(), self.layout.arranged(vector))
         else:
-            self.values.copy_(torch.tensor(vector))
+            self.values.copy_(self._there(vector))
         for buffer, initial in self._rest:
             buffer.copy_(initial)
+
+    def _there(self, vector: Vector) -> torch.Tensor:
+        """The vector on the GPU. A broadcast, which nobody can change, is uploaded once for the clients of a lane."""
+        if self._uploaded is not None and self._uploaded[0] is vector:
+            return self._uploaded[1]
+        self._uploaded = None
+        there = torch.tensor(self.layout.arranged(vector)).to(self.values.device)
+        if not vector.flags.writeable:
+            self._uploaded = vector, there
+        return there
 
     def read(self) -> Vector:
         """A copy of the vector [size]."""
@@ -211,6 +225,8 @@ class FlatModel:
         The personal part is left out.
         """
         length = self.layout.moving if buffers else self.layout.trainable
+        if self._uploaded is not None and self._uploaded[0] is vector and not any(self.layout.own):
+            change: Vector = (self.values[:length].detach() - self._uploaded[1][:length]).cpu().numpy()
+            return change
         values = self.read() if any(self.layout.own) else self.values[:length].detach().cpu().numpy()
-        delta: Vector = values[:length] - vector[:length]
-        return delta
+        return np.subtract(values[:length], vector[:length], out=self._spare.take(length))

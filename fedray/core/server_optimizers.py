@@ -56,7 +56,7 @@ class SGD(ServerOptimizer):
     lr: Amount = 1.0  # ServerOpt's learning rate; 1 adds the clients' mean update as it is
 
     def step(self, delta: Vector, moments: State) -> tuple[Vector, dict[str, Vector]]:
-        return np.float32(self.lr) * delta, {}
+        return delta if self.lr == 1 else np.float32(self.lr) * delta, {}
 
 
 @dataclass(frozen=True)

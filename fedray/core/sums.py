@@ -10,6 +10,7 @@ import numpy as np
 
 from fedray.core.metrics import Metrics
 from fedray.core.types import Layer, Vector
+from fedray.core.vectors import add, writeable
 
 HEADROOM = 20.0  # a log-weight further above the reference becomes the reference, and the sum is scaled down
 
@@ -43,6 +44,7 @@ class WeightedSum:
             self.total = total.copy() if copy or not total.flags.writeable else total
             self.reference, self.weight, self.squares = reference, weight, squares
             return
+        self.total = writeable(self.total)
         if reference > self.reference + HEADROOM:
             scale = math.exp(self.reference - reference)
             self.total *= np.float32(scale)
@@ -50,7 +52,7 @@ class WeightedSum:
             self.squares *= scale * scale
             self.reference = reference
         scale = math.exp(reference - self.reference)
-        self.total += total if scale == 1.0 else np.float32(scale) * total
+        add(self.total, total, scale)
         self.weight += scale * weight
         self.squares += scale * scale * squares
 
@@ -114,6 +116,7 @@ class LayeredSum:
             return
         if self.total is None:
             self.total = np.zeros_like(vector)
+        self.total = writeable(self.total)
         assert self.total.shape == vector.shape
         scales = {}
         for name, weight in weights.items():
@@ -128,7 +131,7 @@ class LayeredSum:
                 kept, new = scales[name]
                 if kept != 1.0:
                     self.total[stretch] *= np.float32(kept)
-                self.total[stretch] += vector[stretch] if new == 1.0 else np.float32(new) * vector[stretch]
+                add(self.total[stretch], vector[stretch], new)
 
     def _stretches(self, size: int) -> Iterator[tuple[str, slice]]:
         edge = 0

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from fedray.core.metrics import Metrics
+from fedray.core.vectors import Vector as Vector
 
 # The split that clients hold out of their own data; `FederatedData.client_part` gives each client its part.
 OWN = "own"
-Vector = npt.NDArray[np.float32]
 NOTHING: Vector = np.empty(0, np.float32)  # the delta of an update without parameters
 # Tensors, arrays, numbers, strings, and lists and dicts of them: whatever torch.load(weights_only=True) reads.
 State = Mapping[str, Any]
@@ -173,7 +172,10 @@ class FederatedData(Protocol):
         ...
 
     def evaluation(self, split: str, index: int = 0, count: int = 1) -> Any:
-        """The data of a split ("dev", "test", ...), or part `index` of `count`. The parts are always the same."""
+        """The data of a split ("dev", "test", ...), which has a length, or part `index` of `count` of it.
+
+        The parts are always the same.
+        """
         ...
 
     def client_part(self, client: str, split: str) -> Any:

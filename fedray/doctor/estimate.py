@@ -31,6 +31,7 @@ from fedray.engine.round import cohort as cohorts
 from fedray.engine.round.downlink import deliver
 from fedray.experiment import Config, build_data, build_program
 from fedray.experiment.builders import build_plan
+from fedray.experiment.fitted import pool, together
 from fedray.experiment.learnable import check_learnable
 from fedray.experiment.memory import actor_bytes, training_bytes
 from fedray.runs import places
@@ -92,11 +93,10 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     program = build_program(config, data, folder.states, shares.gpus)
     unlearnable = check_learnable(config, program.algorithm, data)
     began = connected + time.perf_counter() - since
-    population = len(data.client_ids()) if config.engine.placement == "dedicated" else None
-    together = config.engine.together(shares.gpus > 0)
-    step = training_bytes(program, together)
-    memory = actor_bytes(program, together, step)
-    shares = share(config.engine, session.resources(), population, memory)
+    side = together(config, shares.gpus > 0)
+    step = training_bytes(program, side)
+    memory = actor_bytes(program, side, step)
+    shares, _ = pool(config, program, shares.gpus > 0, session.resources())
     plan = build_plan(config, program, shares.gpus)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:
@@ -156,13 +156,17 @@ def extrapolate(
     """
     ids, virtual = data.client_ids(), None
     most = getattr(config.algorithm.settings, "utterances", None)  # of a central algorithm, per round
-    shards, lanes = config.evaluation.shards, config.engine.lanes if config.engine.placement == "pooled" else len(ids)
-    dev = [measured.score * len(data.evaluation("dev")) / shards] * shards if "dev" in data.splits() else []
-    finals = [
-        seconds * len(data.evaluation(split)) / shards
-        for split, seconds in measured.final.items()
-        for _ in range(shards)
-    ]
+    clients = config.cohort.count(len(ids))
+    lanes = config.engine.lane_count(clients) if config.engine.placement == "pooled" else len(ids)
+
+    def scores(split: str, seconds: float) -> list[float]:
+        """Seconds of each shard of a split. `seconds`: of an utterance."""
+        size = len(data.evaluation(split))
+        shards = config.evaluation.shard_count(config.engine.lane_count(clients), size)
+        return [seconds * size / shards] * shards
+
+    dev = scores("dev", measured.score) if "dev" in data.splits() else []
+    finals = [seconds for split, each in measured.final.items() for seconds in scores(split, each)]
     server = [measured.server * _pass(config, data, measured)] if measured.examples else []
     seen: set[str] = set()
     up = down = 0

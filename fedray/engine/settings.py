@@ -8,6 +8,9 @@ from typing import Annotated
 from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Ranged, Share, SomeShare
 
 TOGETHER_ON_A_GPU = 8  # clients, for `vectorise: auto`
+# For `lanes: auto` and `shards: auto`. A lane holds as many clients as a GPU trains side by side.
+CLIENTS_A_LANE, LEAST_LANES, MOST_LANES = 8, 8, 8000
+UTTERANCES_A_SHARD = 32
 SAMPLINGS = ("uniform", "weighted", "poisson", "cyclic", "oort")
 
 
@@ -82,7 +85,9 @@ class EngineSettings(Ranged):
 
     placement: str = "pooled"  # pooled: a few actors train all clients; dedicated: an actor for each client
     actors: str | Count = "auto"  # client actors; auto: as many as the resources allow (dedicated: one per client)
-    lanes: Count = 8  # pieces that a cohort is cut into: the unit of work, of retry and of float order
+    # Pieces that a cohort is cut into: the unit of work, of retry and of float order. auto: one for every eight clients
+    # (or as many as `vectorise` stacks, if it is a number above 8), at least 8 and at most 8000, on any hardware.
+    lanes: str | Count = "auto"
     # Clients of a lane whose models an actor trains as one batch. auto: 8 on a GPU; on a CPU one after another, since
     # compiled loops are as fast. never | a number.
     vectorise: str | Count = "auto"
@@ -102,7 +107,7 @@ class EngineSettings(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("actors", "vectorise", "cpus_per_client", "gpus_per_client"):
+        for name in ("actors", "lanes", "vectorise", "cpus_per_client", "gpus_per_client"):
             value, words = getattr(self, name), ("auto", "never") if name == "vectorise" else ("auto",)
             if isinstance(value, str) and value not in words:
                 raise ValueError(f"{name} must be {' or '.join(words)} or a number, not {value!r}")
@@ -114,6 +119,13 @@ class EngineSettings(Ranged):
             raise ValueError(f"mixed_nodes is none, hardware or all, not {self.mixed_nodes!r}")
         if self.prepare not in ("lazy", "all"):
             raise ValueError(f"prepare is lazy or all, not {self.prepare!r}")
+
+    def lane_count(self, clients: int) -> int:
+        """The most lanes that so many clients of a round are cut into. Bits depend on it."""
+        if isinstance(self.lanes, int):
+            return self.lanes
+        least = max(CLIENTS_A_LANE, self.vectorise) if isinstance(self.vectorise, int) else CLIENTS_A_LANE
+        return min(max(LEAST_LANES, -(-clients // least)), MOST_LANES)
 
     def together(self, gpu: bool) -> int:
         """The number of a lane's clients trained side by side, for any number of actors: bits depend on it."""
@@ -127,7 +139,9 @@ class EvaluationSettings(Ranged):
     """When and how splits are scored. The shards, not the number of actors, fix the order of float additions."""
 
     every: Count = 1  # rounds; the last round is always scored
-    shards: Count = 8  # pieces of a split that actors score in parallel
+    # Pieces of a split that actors score in parallel. auto: as many as the cohort has lanes, of at least 32 utterances
+    # each; but at least 8.
+    shards: str | Count = "auto"
     patience: int | None = None  # rounds without a better dev score after which a run ends; null: never
     personal_every: Natural = 0  # rounds; scores the cohort's personal models on a part of dev; 0: never
     personal_utterances: Count = 200  # utterances of dev for each personal model, about, spread over all lengths
@@ -137,12 +151,20 @@ class EvaluationSettings(Ranged):
     personal_predictions: bool = False
     client_reports: bool = False  # writes reports.jsonl: for each round and client, what the client reports
 
+    def shard_count(self, lanes: int, utterances: int) -> int:
+        """The shards of a split of so many utterances, in a run whose cohort has so many lanes."""
+        if isinstance(self.shards, int):
+            return self.shards
+        return max(LEAST_LANES, min(lanes, utterances // UTTERANCES_A_SHARD))
+
     def scored_every(self, metric: str) -> int:
         """The number of rounds from one score of a metric to the next."""
         return (self.personal_every if metric.startswith("personal/") else 0) or self.every
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.shards, str) and self.shards != "auto":
+            raise ValueError(f"shards must be auto or a number, not {self.shards!r}")
         if self.patience is not None and self.patience < self.every:
             raise ValueError(
                 f"patience must be at least evaluation.every ({self.every}): dev is scored only every so many rounds"

@@ -33,6 +33,7 @@ from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader
 from fedray.experiment.config import Config
 from fedray.experiment.devices import build_clock
+from fedray.experiment.fitted import together
 from fedray.experiment.private import averages_statistics, mechanism
 from fedray.models import kernels
 from fedray.storage.cache import cache_root
@@ -153,6 +154,6 @@ def build_program(config: Config, data: SpeechData, states: StateStore, gpus: fl
 
 def build_plan(config: Config, program: Program, gpus: float) -> Plan:
     """Build the plan of a run. `gpus`: of a client actor."""
-    together = config.engine.together(gpus > 0)
+    beside = together(config, gpus > 0)
     privacy, clock = mechanism(config, program.algorithm, program.data), build_clock(config, program.data)
-    return Plan(config.rounds, config.cohort, config.engine, config.evaluation, together, privacy, clock, config.audit)
+    return Plan(config.rounds, config.cohort, config.engine, config.evaluation, beside, privacy, clock, config.audit)

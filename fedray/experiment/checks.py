@@ -22,6 +22,7 @@ from fedray.experiment.audits import check_audit
 from fedray.experiment.codes import check_code
 from fedray.experiment.config import Config
 from fedray.experiment.devices import check_clients, check_clock, check_devices, with_paths
+from fedray.experiment.fitted import together
 from fedray.experiment.private import check_installed, check_privacy
 from fedray.models import MODELS
 from fedray.models.checkpoint import check_weights, fetch, is_on_hub
@@ -74,6 +75,8 @@ def check_setup(config: Config, source: Source) -> None:
         TASKS[config.task.kind].check_setup(config.task.settings, config.model, config.features)
     with _at(source, "algorithm.kind"):
         _check_algorithm(config, most)
+    with _at(source, "engine.vectorise"):
+        together(config, gpu=False)
     for name in ("upload", "download"):
         with _at(source, f"{name}.kind"):
             check_code(config, name)

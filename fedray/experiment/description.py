@@ -21,6 +21,7 @@ from fedray.engine.jobs.work import Program
 from fedray.experiment.cache_keys import model_files, source_of
 from fedray.experiment.config import Config
 from fedray.experiment.devices import fingerprint
+from fedray.experiment.fitted import together
 from fedray.experiment.private import paced_by
 from fedray.models.checkpoint import hashes
 from fedray.runs.folder import METRICS, RunFolder
@@ -70,7 +71,7 @@ def description(config: Config, source: Source, program: Program, shares: Share)
         "texts": list(program.data.rules),
         "data_copied": program.data.fingerprint(copied=True),
         **fingerprint(config.devices),
-        "together": config.engine.together(shares.gpus > 0),
+        "together": together(config, shares.gpus > 0),
         "deterministic": ON_GPU if shares.gpus else ON_CPU,
         "settings": settings(config, source, program),
     }

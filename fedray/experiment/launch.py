@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +26,8 @@ from fedray.experiment.builders import build_data, build_plan, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register, tell_replaced
 from fedray.experiment.description import Description, carried_on, description
+from fedray.experiment.fitted import fitted
 from fedray.experiment.learnable import tell_unlearnable
-from fedray.experiment.memory import actor_bytes, check_models, is_large, training_bytes
 from fedray.experiment.private import paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
@@ -64,7 +63,7 @@ def run(
             compile_beside(checked)
         program = build(checked, source, where, shares)
         described = description(checked, source, program, shares)
-        shares = fitting(checked, program, shares)
+        shares = fitted(checked, program, shares, session.resources())
     return start(checked, source, program, shares, where, described, detach, new=True)
 
 
@@ -139,7 +138,8 @@ def resume(
     now = description(checked, source, program, shares)
     remedy = f"`{' '.join(['fedray resume', *map(quote, (opened.place, *overrides)), '--accept-changes'])}`"
     described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes, remedy)
-    return start(checked, source, program, fitting(checked, program, shares), where, described, detach)
+    shares = fitted(checked, program, shares, session.resources())
+    return start(checked, source, program, shares, where, described, detach)
 
 
 def start(
@@ -158,25 +158,6 @@ def start(
         session.detach(assignment)
         return Result(where, {})
     return Result(where, session.run(assignment))
-
-
-def fitting(config: Config, program: Program, shares: Share) -> Share:
-    """The share of the run, now that its data and its model are known. Prints a line if memory makes it smaller.
-
-    ValueError: the models of a buffered clock, or the clients of a dedicated placement, do not fit into memory.
-    """
-    check_models(config.clock, program, session.resources())
-    population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
-    together = config.engine.together(shares.gpus > 0)
-    each = actor_bytes(program, together, training_bytes(program, together) if is_large(program) else 0.0)
-    found = share(config.engine, session.resources(), population, each)
-    if population is None and found.actors < shares.actors:
-        print(
-            f"{found.actors} client actors instead of {shares.actors}: each needs about {each / 1e6:,.0f} MB of "
-            "memory, and Ray has no more",
-            file=sys.stderr,
-        )
-    return found
 
 
 def assign(

@@ -1,14 +1,17 @@
-"""The memory that a run needs, as known before it: for a client actor, and for models of earlier rounds."""
+"""The least memory that a run needs, as known before it: for the driver, for a client actor, for earlier models."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedray.core.devices.settings import BufferedClock
+from fedray.core.server_optimizers import SGD, Momentum
 from fedray.data.federation.speech_data import SpeechData
 from fedray.engine.cluster.resources import ACTOR_BYTES, Node
 from fedray.engine.jobs.work import Program
+from fedray.training.large import StepSettings
 from fedray.training.step_memory import step_bytes
 from fedray.training.task import Task
 
@@ -32,13 +35,43 @@ def actor_bytes(program: Program, together: int = 1, step: float = 0.0) -> float
     return needed
 
 
+def driver_bytes(program: Program) -> float:
+    """Bytes of the driver: Python with torch, and when the server steps two models, their mean change, and a step.
+
+    The moments of the server's optimiser are there twice too. A lower bound, which does not depend on the lanes: the
+    clients' sums stay on the actors.
+    """
+    task, optimizer = program.algorithm.task, program.algorithm.server_optimizer
+    if not isinstance(task, Task):
+        return ACTOR_BYTES
+    moments = 0 if isinstance(optimizer, SGD) else 1 if isinstance(optimizer, Momentum) else 2
+    return ACTOR_BYTES + 4 * (2 * task.layout.size + (2 + 2 * moments) * task.layout.moving)
+
+
+def beside_driver(program: Program, nodes: Sequence[Node]) -> list[Node]:
+    """The nodes with the memory that the driver leaves. ValueError: its machine has too little for it."""
+    needed = driver_bytes(program)
+    for node in nodes:
+        if node.driver and node.memory is not None and needed > node.memory:
+            raise ValueError(
+                f"the driver needs about {needed / 1e9:,.1f} GB of memory for the model, its change and the server's "
+                f"optimiser, and Ray has {node.memory / 1e9:,.1f} GB on its machine: start the run on a larger one, or "
+                "choose a smaller model or server_optimizer=sgd"
+            )
+    return [
+        replace(node, memory=node.memory - needed) if node.driver and node.memory is not None else node
+        for node in nodes
+    ]
+
+
 def training_bytes(program: Program, together: int = 1) -> float:
     """Bytes of activations in a training step of the longest utterances, for `together` clients; 0: not known."""
     task, data = program.algorithm.task, program.data
-    batch = getattr(getattr(program.algorithm.settings, "client", None), "batch", None)
+    client = getattr(program.algorithm.settings, "client", None)
+    batch, how = getattr(client, "batch", None), client if isinstance(client, StepSettings) else StepSettings()
     if not isinstance(task, Task) or not isinstance(data, SpeechData) or batch is None:
         return 0.0
-    return float(together * step_bytes(task, data.training()[-1], batch))
+    return float(together * step_bytes(task, data.training()[-1], batch, how))
 
 
 def is_large(program: Program) -> bool:

@@ -23,7 +23,7 @@ from fedray.engine.jobs.job import Init
 from fedray.engine.jobs.soundness import sizes
 from fedray.engine.jobs.work import Program, asset_bytes
 from fedray.engine.lane import personal
-from fedray.engine.lane.training import LaneBook
+from fedray.engine.lane.book import LaneBook
 from fedray.engine.options.chosen import chosen
 from fedray.engine.round.plan import Plan
 from fedray.engine.round.records import record, row_of, store_prepared
@@ -206,7 +206,9 @@ class Workbench:
         broadcast, first = rounds.job(lane, rounds.put(progress.state, progress.round)).inputs
         place = self._pool.place
         received = replace(place.receive(broadcast, lane.trains_from), together=lane.together)
-        book = LaneBook(place, lane, received, place.receive(first, 0), sizes(place.layers, broadcast))
+        book = LaneBook(
+            place, lane, received, None if first is None else place.receive(first, 0), sizes(place.layers, broadcast)
+        )
         return next(book.clients()), received
 
     def _rounds(self, state: RunState) -> tuple[Rounds, Progress]:

@@ -117,7 +117,7 @@ class AudioCNN(nn.Module):
         found = features.new_empty(len(features), self.width)
         for length in sorted(set(lengths.tolist())):
             same = lengths == length
-            found[same] = self._embed(features[same, :length])
+            found[same] = self._embed(features[same, :length]).to(found.dtype)  # bf16 under autocast
         return found
 
     def unpadded(self, features: Tensor) -> Tensor:

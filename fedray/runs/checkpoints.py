@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import IO, cast
 
 import pyarrow.parquet as pq
 
@@ -60,8 +61,8 @@ class Checkpoints:
 
     def save(self, progress: Progress) -> None:
         about = {name: getattr(progress, name) for name in ("round", "totals", "best", "private")}
+        server = {"params": progress.state.params, "extra": progress.state.extra}
         files = {
-            "server.pt": serialize.dumps({"params": progress.state.params, "extra": progress.state.extra}),
             "progress.json": json.dumps(about | {"models": [vars(one) for one in progress.models.values()]}).encode(),
         }
         if progress.clock:
@@ -69,13 +70,21 @@ class Checkpoints:
         shared = self._add_clients(progress.clients, files)
         folder = _checkpoint(progress.round)
         if self.root is None:
+            files["server.pt"] = serialize.dumps(server)
             files = {name.replace(".", f".{_hash(data)[:12]}."): data for name, data in files.items()}
             self._put(folder, files, shared)
         else:
             final = self.root / folder
             with in_place_of(final) as temporary:
                 temporary.mkdir()
-                for name, data in (files | {MANIFEST: _manifest(files, shared)}).items():
+                with faults(final / "server.pt"), (temporary / "server.pt").open("wb") as file:
+                    hashed = Hashed(file)
+                    try:
+                        serialize.dump(server, cast(IO[bytes], hashed))
+                    except RuntimeError as error:  # torch's, in place of what `write` raised
+                        raise hashed.error or error from error
+                hashes = _hashes(files, shared) | {"server.pt": hashed.hash}
+                for name, data in (files | {MANIFEST: _manifest(hashes)}).items():
                     with faults(final / name):
                         (temporary / name).write_bytes(data)
                 if shared is not None:
@@ -110,7 +119,7 @@ class Checkpoints:
                 self.storage.write(f"{folder}/{name}", data)
             if shared is not None:
                 self.storage.link(shared.file, f"{folder}/{_name(shared)}")
-            self.storage.write(f"{folder}/{MANIFEST}", _manifest(files, shared))
+            self.storage.write(f"{folder}/{MANIFEST}", _manifest(_hashes(files, shared)))
         except StorageError:
             with suppress(StorageError):  # must not hide the first error
                 if not self.storage.exists(f"{folder}/{MANIFEST}"):
@@ -229,12 +238,36 @@ def _checkpoint(round: int) -> str:
     return f"round_{round:06d}"
 
 
-def _manifest(files: Mapping[str, bytes], shared: Shared | None) -> bytes:
-    hashes = {name: _hash(data) for name, data in files.items()}
-    if shared is not None:
-        hashes[_name(shared)] = shared.hash
+def _hashes(files: Mapping[str, bytes], shared: Shared | None) -> dict[str, str]:
+    return {name: _hash(data) for name, data in files.items()} | ({_name(shared): shared.hash} if shared else {})
+
+
+def _manifest(hashes: Mapping[str, str]) -> bytes:
     return json.dumps(dict(sorted(hashes.items())), indent=2).encode()
 
 
 def _hash(data: bytes) -> str:
     return hashlib.blake2b(data).hexdigest()[:32]
+
+
+class Hashed:
+    """A file that is hashed while it is written: a large model need not be in memory twice."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._hash = file, hashlib.blake2b()
+        self.error: OSError | None = None
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._hash.update(data)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    @property
+    def hash(self) -> str:
+        return self._hash.hexdigest()[:32]

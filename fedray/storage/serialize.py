@@ -6,7 +6,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -27,19 +27,20 @@ def save_tensors(value: Any, path: Path) -> None:
     write_atomically(path, write)
 
 
-def _tensors(value: Any, name: str) -> Any:
+def _tensors(value: Any, name: str, copy: bool) -> Any:
     """Arrays as tensors. TypeError: `name`, or a part of it, cannot be written."""
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):
-        # A copy: arrays of the object store are read-only, and torch.save writes the whole array behind a view.
-        return torch.from_numpy(np.array(value))
+        # Arrays of the object store are read-only, and torch.save writes the whole array behind a view.
+        own = value.base is None and value.flags.writeable and value.flags.c_contiguous
+        return torch.from_numpy(value if own and not copy else np.array(value))
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
-        return {key: _tensors(item, f"{name}[{key!r}]") for key, item in value.items()}
+        return {key: _tensors(item, f"{name}[{key!r}]", copy) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_tensors(item, f"{name}[{place}]") for place, item in enumerate(value)]
+        return [_tensors(item, f"{name}[{place}]", copy) for place, item in enumerate(value)]
     if isinstance(value, bytes) and not value:
         raise TypeError(
             f"{name}: a state holds no empty bytes, which torch.load(weights_only=True) refuses: use None or ''"
@@ -49,11 +50,14 @@ def _tensors(value: Any, name: str) -> Any:
     raise TypeError(f"{name}: a state holds arrays, numbers, strings, lists and dicts, not {type(value).__name__}")
 
 
-def _checked(state: Any, name: str) -> dict[str, Any]:
-    """The state with arrays as tensors. TypeError: it is no dict, or a part of it cannot be written."""
+def _checked(state: Any, name: str, copy: bool = False) -> dict[str, Any]:
+    """The state with arrays as tensors. TypeError: it is no dict, or a part of it cannot be written.
+
+    `copy`: no tensor shares the memory of an array.
+    """
     if not isinstance(state, Mapping):
         raise TypeError(f"{name} is a dict, such as {{'model': array}}, not {type(state).__name__}")
-    return {key: _tensors(value, f"{name}[{key!r}]") for key, value in state.items()}
+    return {key: _tensors(value, f"{name}[{key!r}]", copy) for key, value in state.items()}
 
 
 def _arrays(value: Any) -> Any:
@@ -69,15 +73,20 @@ def plain(state: Mapping[str, Any], name: str = "state") -> dict[str, Any]:
 
     TypeError: a part of it, which the message calls `name['key']`, cannot be written.
     """
-    restored: dict[str, Any] = _arrays(_checked(state, name))
+    restored: dict[str, Any] = _arrays(_checked(state, name, copy=True))
     return restored
 
 
 def dumps(state: Mapping[str, Any]) -> bytes:
     """The bytes of a state, which `loads` reads without executing anything."""
     buffer = io.BytesIO()
-    torch.save(_checked(state, "state"), buffer)
+    dump(state, buffer)
     return buffer.getvalue()
+
+
+def dump(state: Mapping[str, Any], file: IO[bytes]) -> None:
+    """Write the bytes of a state to an open file, without a copy of them in memory."""
+    torch.save(_checked(state, "state"), file)
 
 
 def save(state: Mapping[str, Any], path: Path) -> int:

@@ -17,6 +17,7 @@ from fedray.core.types import Vector
 from fedray.data.features.dataset import Batch, Utterances, batches
 from fedray.data.manifest import Rows
 from fedray.models.norms import frozen_statistics
+from fedray.training.large import StepSettings, micro_batches, stepping
 from fedray.training.means import MeanLoss
 from fedray.training.optimizers import AdamW, AdamWSettings, Adjust, ClientOptimizer, ClientSettings, Optimizer
 from fedray.training.stack import Function, Row, answer
@@ -40,7 +41,7 @@ class LocalModel:
         self.flat = flat_model(task, device, frozen, holder=self)
         self.flat.load(start)
         self.steps = 0
-        self._batch: tuple[Utterances, Rows] | None = None  # the newest of `losses`: data and positions
+        self._batch: tuple[Utterances, Rows] | None = None  # the newest: data and positions
 
     def time_left(self, steps: int) -> int:
         """The number of steps still to take, out of `steps` without a deadline; there is always time for one."""
@@ -115,12 +116,11 @@ class LocalModel:
         before, steps = self.steps, settings.epochs * math.ceil(len(data) / settings.batch)
         unlearnable = self.task.unlearnable(data, targets)
         total = MeanLoss(unlearnable)
-        with self.training():
+        with self.training(), self.stepping(settings):
             for _ in range(settings.epochs):
                 epoch = MeanLoss(unlearnable)
-                losses = self.losses(data, targets, settings.batch, generator, loss)
-                for batch, of_batch in islice(losses, before + self.time_left(steps)):
-                    value = self.descend(of_batch, optimizer)
+                for batch in islice(batches(data, settings.batch, generator), before + self.time_left(steps)):
+                    value = self.step(data, batch, targets, optimizer, loss, settings.micro_batch)
                     total.add_batch(value, batch.positions)
                     epoch.add_batch(value, batch.positions)
                 if anneal is not None:
@@ -132,27 +132,48 @@ class LocalModel:
     ) -> Metrics:
         """Train one of `epochs` epochs, with an optimiser that the caller keeps. Returns `loss`, as `fit` does."""
         total, steps = MeanLoss(self.task.unlearnable(data, targets)), epochs * math.ceil(len(data) / settings.batch)
-        losses = self.losses(data, targets, settings.batch, np.random.default_rng(seed))
-        with self.training():
-            for batch, loss in islice(losses, self.time_left(steps)):
-                total.add_batch(self.descend(loss, optimizer), batch.positions)
+        large = settings if isinstance(settings, StepSettings) else StepSettings()
+        with self.training(), self.stepping(large):
+            epoch = batches(data, settings.batch, np.random.default_rng(seed))
+            for batch in islice(epoch, self.time_left(steps)):
+                value = self.step(data, batch, targets, optimizer, None, large.micro_batch)
+                total.add_batch(value, batch.positions)
         return total.metrics()
 
-    def losses(
+    def step(
         self,
         data: Utterances,
+        batch: Batch,
         targets: Targets,
-        size: int,
-        generator: np.random.Generator,
+        optimizer: Optimizer,
         loss: Loss | None = None,
-    ) -> Iterator[tuple[Batch, Tensor]]:
-        """Yield the batches of one epoch, of `size` utterances, each with its mean loss (None: the task's)."""
-        loss = loss or LocalModel.task_loss
-        for batch in batches(data, size, generator):
-            self._batch = data, batch.positions
-            with self._naming_the_batch():
-                of_batch = loss(self, self.augmented(batch), targets_at(targets, batch.positions))
-            yield batch, of_batch
+        size: int | None = None,
+    ) -> float:
+        """Take one step on a batch of `data`, and return its mean loss (None: the task's loss).
+
+        `size`: utterances of a micro-batch; None: all at once. ValueError when the loss is NaN or infinite.
+        """
+        self._batch, loss, value, more = (data, batch.positions), loss or LocalModel.task_loss, 0.0, False
+        with self._naming_the_batch():
+            for part in micro_batches(self.augmented(batch), size):
+                of_part = loss(self, part, targets_at(targets, part.positions))
+                if len(part) < len(batch):
+                    of_part = of_part * (len(part) / len(batch))
+                self.flat.backward(of_part, more)
+                value, more = value + float(of_part.detach()), True
+                del of_part  # its graph holds the inputs of recomputed layers
+            finite(value)
+            optimizer.step()
+        self.steps += 1
+        return value
+
+    def stepping(self, settings: StepSettings) -> AbstractContextManager[None]:
+        """Compute as these settings say while open. ValueError: clients train side by side, which they forbid."""
+        if isinstance(self.flat, Row):
+            if settings.alone:
+                raise ValueError("micro_batch, recompute, precision and compile need engine.vectorise=never")
+            return nullcontext()
+        return stepping(self.flat.model, settings, self.device)
 
     @contextmanager
     def _naming_the_batch(self) -> Iterator[None]:
@@ -188,6 +209,10 @@ class Teacher(LocalModel):
             return super().call(function, *tensors)
 
     def descend(self, loss: Tensor, optimizer: Optimizer) -> float:
+        """TypeError: a teacher is not trained."""
+        raise TypeError("a Teacher is frozen: train a LocalModel")
+
+    def stepping(self, settings: StepSettings) -> AbstractContextManager[None]:
         """TypeError: a teacher is not trained."""
         raise TypeError("a Teacher is frozen: train a LocalModel")
 

@@ -14,13 +14,14 @@ from torch.nn.modules.conv import _ConvNd
 from fedray.core.parameters import FlatModel
 from fedray.core.ranges import Amount, Count, Natural, Positive, Ranged
 from fedray.core.types import State
+from fedray.training.large import StepSettings
 
 OPTIMIZERS = ("sgd", "adam")
 Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (gradient, weights), both [trainable]
 
 
 @dataclass(frozen=True)
-class ClientSettings(Ranged):
+class ClientSettings(StepSettings):
     """Local training. The optimiser starts anew in each round: a cross-device client keeps no optimiser state."""
 
     lr: Positive = 0.1  # eta, the learning rate in the first round; `schedule` changes it

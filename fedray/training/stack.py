@@ -14,6 +14,7 @@ from torch.func import functional_call, vmap
 
 from fedray.core.parameters import FlatModel
 from fedray.core.types import Vector
+from fedray.core.vectors import Spare
 from fedray.models.norms import frozen_statistics
 from fedray.models.padding import shortest_known
 from fedray.training.task import Task
@@ -78,6 +79,7 @@ class Row(FlatModel):
         self.values, self.gradient = stack.values[place], stack.gradient[place]
         self.place = place
         self.model = RowModel(self)
+        self._spare = Spare()
         self._open: list[Gradients] = []
 
     def load(self, vector: Vector) -> None:
@@ -91,9 +93,10 @@ class Row(FlatModel):
         values: Vector = torch.cat([self.values, self.stack.frozen]).cpu().numpy()
         return self.layout.restored(values)
 
-    def backward(self, loss: Tensor) -> None:
+    def backward(self, loss: Tensor, more: bool = False) -> None:
         """Set `gradient` to that of a loss: here back to the model's outputs, from there along with other clients."""
-        self.gradient.zero_()
+        if not more:
+            self.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         for request in self._open:
             if any(output.grad is not None for output in request.outputs):

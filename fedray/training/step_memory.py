@@ -18,12 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fedray.data.features.dataset import Utterances, collate
+from fedray.training.large import StepSettings, stepping
 from fedray.training.task import Targets, Task, targets_at
 
 SECONDS = 4.0  # of the longest utterance that is tried
 
 
-def step_bytes(task: Task, data: Utterances, batch: int) -> int:
+def step_bytes(task: Task, data: Utterances, batch: int, how: StepSettings) -> int:
     """Bytes of a step on `batch` utterances, each as long as the longest of `data`."""
     longest = int(data.lengths.argmax())
     frames = int(data.lengths[longest])
@@ -35,7 +36,7 @@ def step_bytes(task: Task, data: Utterances, batch: int) -> int:
         padded = collate(data, np.array([longest] * count))
         cut = replace(padded, features=padded.features[:, :length], lengths=torch.full((count,), length))
         mine = _cut(targets_at(targets, np.zeros(count, np.int64)), length / frames)
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), stepping(flat.model, how, "cpu"):
             return peak_bytes(lambda: flat.backward(task.loss(flat.model, cut, mine)))
 
     tried(1, most)  # the first pass loads what later ones find
@@ -43,7 +44,9 @@ def step_bytes(task: Task, data: Utterances, batch: int) -> int:
     single = [tried(1, length) for length in lengths]
     common = max(0, 2 * single[-1] - tried(2, most))  # of a step, whatever the batch
     curve = np.polyfit(lengths, np.array(single, np.float64) - common, min(2, len(lengths) - 1))
-    return round(common + batch * max(single[-1] - common, float(np.polyval(curve, frames))))
+    inputs = batch * collate(data, np.array([longest])).features.nbytes
+    batch = min(batch, how.micro_batch or batch)
+    return round(inputs + common + batch * max(single[-1] - common, float(np.polyval(curve, frames))))
 
 
 def _targets(task: Task, data: Utterances) -> Targets:

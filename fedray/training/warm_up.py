@@ -11,13 +11,14 @@ from torch import Tensor
 from fedray.core.parameters import FlatModel
 from fedray.core.ranges import Amount, Count, Natural, Positive
 from fedray.core.types import State
+from fedray.training.large import StepSettings
 from fedray.training.optimizers import AdamW, AdamWSettings
 
 DECAYS = ("none", "inverse_sqrt", "cosine")
 
 
 @dataclass(frozen=True)
-class WarmUpSettings(AdamWSettings):
+class WarmUpSettings(StepSettings, AdamWSettings):
     """Adam on a client, with its moments kept between rounds: a linear warm-up, then a constant or a falling rate."""
 
     lr: Positive = 1e-3  # the learning rate after the warm-up

@@ -53,6 +53,11 @@ CASES = (
     line("configuration: unknown key", "coohrt: {size: 2}", LAST, "unknown key coohrt; did you mean cohort?"),
     line("configuration: unknown key of a section", "engine: {lane: 3}", LAST, "did you mean engine.lanes?"),
     line(
+        "configuration: a client that cannot train side by side with others",
+        "algorithm: {kind: fedavg, client: {micro_batch: 2}}\nengine: {vectorise: 8}",
+        "which algorithm.client's micro_batch, recompute, precision and compile do not allow",
+    ),
+    line(
         "configuration: an unknown choice", "engine: {mixed_nodes: some}", LAST, "is none, hardware or all, not 'some'"
     ),
     line("configuration: kernels that are neither", "kernels: on", LAST, "kernels is auto or off, not True"),

@@ -23,6 +23,7 @@ ROUNDS = 6
 WORKLOADS: list[dict[str, Any]] = [
     {"strategy": "by_examples"},
     {"strategy": "layerwise_pruning"},
+    {"strategy": "by_examples", "wide": True, "clients": 25, "lanes": 12},
     {"strategy": "median"},
     {"strategy": "krum"},
     {"strategy": "layerwise_pruning", "placement": "dedicated", "clients": 4, "lanes": 2},

@@ -20,7 +20,8 @@ from ray.exceptions import ActorUnavailableError, ObjectLostError
 from fedray.core.types import RunError
 from fedray.engine.actors import pool as pools
 from fedray.engine.actors.hangs import Hangs
-from fedray.engine.actors.pool import Lost, Pool
+from fedray.engine.actors.pool import Pool
+from fedray.engine.actors.stops import Lost
 from fedray.engine.cluster import nodes
 from fedray.engine.driver import session
 from fedray.engine.jobs.deaths import Cause, Death, Doomed

@@ -105,11 +105,18 @@ def test_a_resumed_run_remembers_its_nodes() -> None:
     assert again.mixed == nodes.mixed and said == [], "said before"
 
 
+def probed(folder: Path, *nodes: str) -> None:
+    """Leave what actors on these nodes write into the run folder."""
+    for node in nodes:
+        RunFolder(folder).write_text(f"probe/{node}", "")
+
+
 def test_the_driver_keeps_run_json_up_to_date(tmp_path: Path, cluster: None) -> None:
     """Also for a replacement that starts later on a new node; the first one stands for two nodes that are alike."""
     assignment = toys.assignment(tmp_path)
     here = Setup.here(gpu=False)
     RunFolder(tmp_path).write_json("run.json", {**here.software, "processor": here.processor})
+    probed(tmp_path, "one", "two", "three")
     greet = in_process.Driver(assignment, detached=False)._compared()
     greet(Answer("one", "cpu", 1, 0, here))
     told = json.loads((tmp_path / "run.json").read_text())
@@ -127,6 +134,7 @@ def test_without_a_record_nodes_are_compared_with_the_driver(tmp_path: Path, clu
     """A sweep that prepares its trials writes no run.json."""
     driver = in_process.Driver(toys.assignment(tmp_path), detached=False)
     here = Setup.here(gpu=False)
+    probed(tmp_path, "one", "two")
     driver._compared()(Answer("one", "cpu", 1, 0, here))
     assert not (tmp_path / "run.json").exists()
     with pytest.raises(RunError, match="has other code of fedray"):

@@ -56,6 +56,28 @@ def test_a_node_that_is_lost_changes_no_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+def test_sums_that_are_lost_with_a_node_are_made_again(tmp_path: Path) -> None:
+    """Ten lanes: sums of subtrees are on both nodes when one of them is lost."""
+    options: dict[str, Any] = {"wide": True, "clients": 31, "lanes": 10, "rounds": 3}
+    said = elsewhere(tmp_path / "one", **options)
+    assert said == {"nodes": 1, "alive": 1}
+    said = elsewhere(tmp_path / "two", nodes=2, seconds=0.05, lose_after=1, **options)
+    assert said == {"nodes": 2, "alive": 1}
+    same(tmp_path / "two", tmp_path / "one", 3)
+    assert RunFolder(tmp_path / "two").rows("metrics.jsonl")[-1]["engine/driver_bytes"] == 4 * 300 * toys.SIZE
+
+
+@pytest.mark.nightly
+def test_a_node_that_joins_works_from_the_next_round_on(tmp_path: Path) -> None:
+    toys.play(tmp_path / "one", rounds=12)
+    said, messages = run_elsewhere(tmp_path / "joined", nodes=1, join_after=1, rounds=12, most=3)
+    assert said == {"nodes": 2, "alive": 2}
+    assert messages.count("1 more client actor on nodes that have joined") == 1
+    assert len(list((tmp_path / "joined" / "probe").iterdir())) == 2, "the driver's file, and the new node's"
+    same(tmp_path / "joined", tmp_path / "one", 12)
+
+
+@pytest.mark.nightly
 def test_a_slow_node_is_named(tmp_path: Path) -> None:
     said, messages = run_elsewhere(tmp_path / "two", nodes=2, rounds=7, cohort=12, slow=True)
     assert said == {"nodes": 2, "alive": 2}

@@ -21,7 +21,8 @@ from fedray.core.types import RunError
 from fedray.engine.actors import crew
 from fedray.engine.actors import pool as pools
 from fedray.engine.actors.hangs import Hangs
-from fedray.engine.actors.pool import Pool, Stopped, Wish
+from fedray.engine.actors.pool import Pool
+from fedray.engine.actors.stops import Stopped, Wish
 from fedray.engine.driver import session
 from fedray.engine.jobs.deaths import Death
 from fedray.engine.jobs.job import Job, Workplace

@@ -11,7 +11,7 @@ import ray
 from fedray.core.types import RunError
 from fedray.engine.actors import crew
 from fedray.engine.actors.crew import Crew, Start
-from fedray.engine.actors.pool import Stopped
+from fedray.engine.actors.stops import Stopped
 from fedray.engine.driver import driver as drivers
 from fedray.engine.driver import session
 

@@ -240,7 +240,7 @@ def assignment(
 ) -> Assignment:
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
     privacy, clock = changes.pop("privacy", None), changes.pop("clock", None)
-    audit = changes.pop("audit", NoAudit())
+    audit, most = changes.pop("audit", NoAudit()), changes.pop("most", None)
     codes = changes.pop("upload", NoUpload()), changes.pop("download", Float32())
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
     algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
@@ -256,7 +256,8 @@ def assignment(
     program = Program(algorithm, data, 7, states, None, None, *codes)
     chosen = cohort if isinstance(cohort, CohortSettings) else CohortSettings(size=cohort)
     plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy, clock=clock, audit=audit)
-    return Assignment("toy", program, algorithm.assets(data), plan, Share(actors, cpus, 0.0), folder)
+    share = Share(actors, cpus, 0.0, most)
+    return Assignment("toy", program, algorithm.assets(data), plan, share, folder)
 
 
 def run(folder: Path | str, **options: Any) -> dict[str, Any]:

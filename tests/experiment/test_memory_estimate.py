@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from fedray.core.devices.settings import BufferedClock
 from fedray.engine.cluster.resources import ACTOR_BYTES, Node, Share
 from fedray.experiment import builders, launch
-from fedray.experiment.memory import actor_bytes, check_models
+from fedray.experiment.fitted import fitted
+from fedray.experiment.memory import actor_bytes, beside_driver, check_models, driver_bytes
 from fedray.runs.folder import RunFolder
 from tests import speech
 
@@ -33,15 +33,22 @@ def test_model_and_data_count(made: tuple) -> None:
     assert actor_bytes(program) == ACTOR_BYTES + 4 * (layout.size + 5 * layout.trainable) + features
 
 
-def test_a_run_takes_fewer_actors_and_says_so(
-    made: tuple, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_takes_fewer_actors_and_says_so(made: tuple, capsys: pytest.CaptureFixture[str]) -> None:
     config, program = made
-    nodes = [Node(4.0, 0.0, 2.5 * actor_bytes(program), driver=True)]
-    monkeypatch.setattr(launch, "session", SimpleNamespace(resources=lambda: nodes))
-    found = launch.fitting(config, program, Share(4, 0.9975, 0.0))
+    nodes = [Node(4.0, 0.0, driver_bytes(program) + 2.5 * actor_bytes(program), driver=True)]
+    found = fitted(config, program, Share(4, 0.9975, 0.0), nodes)
     assert found.actors == 2
     assert "2 client actors instead of 4: each needs about 34" in capsys.readouterr().err
+
+
+def test_a_driver_that_does_not_fit_is_refused(made: tuple) -> None:
+    config, program = made
+    layout, needed = program.algorithm.task.layout, driver_bytes(program)
+    assert needed == ACTOR_BYTES + 8 * layout.size + 8 * layout.moving  # FedAvg, and SGD on the server
+    assert beside_driver(program, [Node(2.0, 0.0, needed + 5, True)]) == [Node(2.0, 0.0, 5, True)]
+    assert beside_driver(program, [Node(2.0, 0.0, 1.0, False)]) == [Node(2.0, 0.0, 1.0, False)]
+    with pytest.raises(ValueError, match=r"the driver needs about 0\.3 GB .* start the run on a larger one"):
+        fitted(config, program, Share(1, 1.0, 0.0), [Node(2.0, 0.0, needed - 1, True)])
 
 
 def test_models_of_earlier_rounds_that_do_not_fit_are_refused(made: tuple) -> None:

@@ -120,7 +120,7 @@ class Federation:
         for failure in result.failures:
             raise RuntimeError(f"client {failure.client} failed: {failure.reason}\n{failure.traceback}")
         update = self._server(broadcast)
-        lanes = TrainedLanes.merge(self.done, [result], [0])
+        lanes = TrainedLanes(self.done, [result], [0], result.partial, result.packing, 0)
         aggregate = aggregation_of(self.algorithm.strategy).aggregate(None, lanes, self.place.layers)  # type: ignore[arg-type]
         mean, vectors = aggregate.parts()
         change = Change(mean, None if update is None else update.delta, vectors, result.counted, len(data.client_ids()))

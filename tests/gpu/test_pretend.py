@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from fedray.core.parameters import FlatModel
 from fedray.engine.actors import gpu_trials
 from tests.gpu.checks import algorithms
 from tests.gpu.federation import Federation, sections
@@ -60,6 +62,29 @@ def play(values: dict[str, Any], data: Any) -> None:
         assert played.round()
         assert played.score(final=True)
         played.personal("c0")
+
+
+def test_a_broadcast_is_uploaded_once_and_subtracted_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    uploads, tensor = list[int](), torch.tensor
+
+    def counted(values: Any, *rest: Any, **named: Any) -> torch.Tensor:
+        uploads.append(len(values))
+        return tensor(values, *rest, **named)
+
+    with pretending():
+        flat = FlatModel(torch.nn.Linear(3, 2, device=DEVICE))
+        monkeypatch.setattr("fedray.core.parameters.torch.tensor", counted)
+        broadcast, own = np.arange(8, dtype=np.float32), np.ones(8, np.float32)
+        broadcast.flags.writeable = False
+        for client in range(3):
+            flat.load(broadcast)
+            flat.values[:2] += client
+            assert flat.difference(broadcast).tolist() == [client] * 2 + [0] * 6
+        assert uploads == [8]
+        flat.load(own)  # a client's own vector may change: it is uploaded each time
+        own[0] = 5
+        flat.load(own)
+        assert uploads == [8, 8, 8] and flat.difference(own).tolist() == [0] * 8
 
 
 def test_the_pretended_device_refuses_what_a_gpu_refuses() -> None:

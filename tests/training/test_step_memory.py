@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from fedray.training.local import LocalModel
+from fedray.training.optimizers import ClientSettings
 from fedray.training.step_memory import peak_bytes, step_bytes
 from tests.algorithms import by_hand
 from tests.algorithms.test_encoder_algorithms import folder as folder
@@ -39,17 +42,22 @@ def test_a_backward_pass_is_counted() -> None:
     assert 3 * MB <= peak_bytes(work) <= 6 * MB
 
 
-@pytest.mark.parametrize("task", ["recognition", "classification"])
-def test_a_batch_is_predicted_from_shorter_ones(task: str, folder: Path, no_ray: None) -> None:
+@pytest.mark.parametrize(
+    ("task", "how"),
+    [
+        ("recognition", {}),
+        ("classification", {}),
+        ("recognition", {"micro_batch": 2}),
+        ("recognition", {"recompute": True}),
+        ("recognition", {"precision": "bf16"}),
+        ("recognition", {"micro_batch": 2, "recompute": True, "precision": "bf16"}),
+    ],
+)
+def test_a_batch_is_predicted_from_shorter_ones(task: str, how: dict[str, Any], folder: Path, no_ray: None) -> None:
     algorithm, data, _ = by_hand.build(settings(folder, task={"kind": task}))
-    mine = data.training()[-1]
-    predicted = step_bytes(algorithm.task, mine, 6)
-    flat, longest = algorithm.task.apart("cpu"), int(mine.lengths.argmax())
-    from fedray.data.features.dataset import collate
-    from fedray.training.task import targets_at
-
-    batch = collate(mine, np.array([longest] * 6))
-    targets = targets_at(algorithm.task.targets(mine), batch.positions)
-    flat.model.train()
-    found = peak_bytes(lambda: flat.backward(algorithm.task.loss(flat.model, batch, targets)))
-    assert 0.8 * found < predicted < 1.5 * found
+    mine, local = data.training()[-1], ClientSettings(lr=1e-3, batch=6, clip=None, **how)
+    predicted = step_bytes(algorithm.task, mine, 6, local)
+    batch = mine.take(np.array([int(mine.lengths.argmax())] * 6))
+    model = LocalModel(algorithm.task, algorithm.task.initial(), "cpu")
+    found = peak_bytes(lambda: model.fit(batch, algorithm.task.targets(batch), local, seed=0))
+    assert 0.85 * found < predicted < 1.15 * found

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fedray.core.ranges import Positive, Ranged
 from fedray.core.types import Layer, Vector
+from fedray.core.vectors import norm
 
 Block = npt.NDArray[np.float32]  # [clients, parameters]
 Distances = npt.NDArray[np.float64]  # [clients, clients]
@@ -36,12 +37,11 @@ class Strategy(Ranged, ABC):
         """
         if self.clip_norm is None:
             return delta
-        # Not by BLAS, whose bits depend on the number of its threads.
-        norm = math.sqrt(float(np.square(delta[:weights], dtype=np.float64).sum()))
-        if norm <= self.clip_norm:
+        length = norm(delta[:weights])
+        if length <= self.clip_norm:
             return delta
         clipped = delta.copy()
-        clipped[:weights] *= np.float32(self.clip_norm / norm)
+        clipped[:weights] *= np.float32(self.clip_norm / length)
         return clipped
 
 

@@ -13,7 +13,7 @@ import ray
 from fedray.core.types import RunError
 from fedray.engine.actors.actor import Answer
 from fedray.engine.actors.ray_deaths import DEATHS, death_of, eviction, uncoloured
-from fedray.engine.cluster.nodes import kill_on, kills_in, read_on
+from fedray.engine.cluster.nodes import is_alive, kill_on, kills_in, read_on
 from fedray.engine.jobs.deaths import Cause, Death
 from fedray.engine.jobs.job import Reference
 
@@ -34,6 +34,7 @@ class Actor:
     node: str = ""
     pid: int = 0
     oom_kills: int = 0  # the count of its node's kernel when it started
+    joined: bool = False  # started in the course of the run, and not in place of another
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class Start:
     greet: Callable[[Answer], None] = lambda answer: None  # sees an actor that has started, and refuses it by an error
     taken: Callable[[], bool] = lambda: False  # whether others hold the room of actors that have not started
     check: Callable[[], None] = lambda: None  # raises an error if the user wants the run to end
+    # Reserves room for further actors on nodes that have joined, from a slot on; tells for how many.
+    room: Callable[[int, int], int] = lambda slot, size: 0
+    folder: str | None = None  # the run folder, where actors on nodes that have joined write probe files
 
 
 class Crew:
@@ -69,12 +73,30 @@ class Crew:
         self.idle: list[int] = []
         self.starting: dict[Reference, tuple[Actor, float]] = {}  # pending answer -> actor, since when
         self._numbers = self._short = 0
+        self.slots = size
         for slot in range(size):
             self._start(slot)
         self._await_all()
 
-    def _start(self, slot: int) -> None:
-        actor = Actor(self._numbers, slot, self._make(slot))
+    def grow(self) -> int:
+        """Start actors on nodes that have joined; returns how many. They work once they have answered."""
+        count = self._begin.room(self.slots, self.size)
+        if count:
+            self._folder = self._begin.folder
+        for slot in range(self.slots, self.slots + count):
+            self._start(slot, joined=True)
+        self.slots += count
+        self.size += count
+        return count
+
+    def refuse(self, actor: Actor, error: Exception) -> None:
+        """Do without an actor on a node that has joined, which cannot be used."""
+        ray.kill(actor.handle)
+        self.size -= 1
+        self._warn(f"a node that has joined cannot be used: {error}")
+
+    def _start(self, slot: int, joined: bool = False) -> None:
+        actor = Actor(self._numbers, slot, self._make(slot), joined=joined)
         self._numbers += 1
         self.starting[self.ping(actor, self._folder)] = (actor, time.monotonic())
 
@@ -154,6 +176,10 @@ class Crew:
                 f"continues with {self.size} actor{'s' * (self.size > 1)} and the same bits: set "
                 f"engine.actors={self.size} for such runs"
             )
+            return death
+        if actor.node and not is_alive(actor.node):  # spot machines come and go: this is no crash
+            self._warn(f"a node has left with a client actor, which starts again once there is room: {death.why}")
+            self._start(actor.slot)
             return death
         if self._left == 0:
             raise RunError(

@@ -1,8 +1,8 @@
-"""The jobs of a call to a pool: those in line, those that actors are running, and the results."""
+"""The jobs of a call to a pool: those in line, and those that actors are running."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
@@ -30,13 +30,21 @@ class Flights(Generic[Key, Result]):
         self.jobs = dict(jobs)
         self.waiting = sorted(jobs, key=lambda key: -jobs[key].cost)
         self.flying: dict[Reference, Flight[Key, Result]] = {}
-        self.results: dict[Key, Result] = {}
         self.lost = False  # what jobs need is gone for good: no further one starts
         self._without: set[Key] = set()  # jobs that have met a lost object
 
     def open(self) -> bool:
         """Whether there is work left."""
         return bool(self.flying or (self.waiting and not self.lost))
+
+    def add(self, jobs: Mapping[Key, Job[Result]]) -> None:
+        """Put further jobs at the front of the line."""
+        self.jobs |= jobs
+        self.waiting[:0] = jobs
+
+    def done(self, key: Key) -> None:
+        """Forget a job that has ended, and so its inputs."""
+        del self.jobs[key]
 
     def again(self, key: Key, job: Job[Result] | None = None) -> None:
         """Put a job back in line, or `job` in its place."""
@@ -55,17 +63,28 @@ class Flights(Generic[Key, Result]):
         holders = {self.jobs[key].holder for key in self.waiting} - {None}
         self.lost = self.lost or not holders <= {*living}
 
-    def next(self, actor: Actor, slots: Iterable[int]) -> Key | None:
-        """The first job in line that an actor may run. `slots`: those that have an actor now."""
+    def next(self, actor: Actor, slots: Container[int], nodes: Container[str]) -> Key | None:
+        """The first job in line that an actor may run, if possible one that should run on its node.
+
+        `slots`: those that have an actor now. `nodes`: those with idle actors.
+        """
+        found = None
         for key in self.waiting:
             job = self.jobs[key]
-            if job.holder is not None:
-                if job.holder == actor.number:
+            if _may(actor, job, slots):
+                if job.near is None or job.near == actor.node:
                     return key
-            elif job.slot is None or job.slot == actor.slot or job.slot not in slots:
-                return key  # without its dedicated actor, any actor can train a client
-        return None
+                if found is None and job.near not in nodes:
+                    found = key
+        return found
 
     def blocked(self, key: Key) -> bool:
         """Whether a job must wait: it must run alone, or one that must run alone is in flight."""
         return bool(self.flying) and (self.jobs[key].alone or any(flight.job.alone for flight in self.flying.values()))
+
+
+def _may(actor: Actor, job: Job[Result], slots: Container[int]) -> bool:
+    """Whether an actor may run a job. Without its dedicated actor, any actor can train a client."""
+    if job.holder is not None:
+        return job.holder == actor.number
+    return job.slot is None or job.slot == actor.slot or job.slot not in slots

@@ -6,46 +6,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from enum import Enum
 from typing import Any, cast
 
 import ray
-from ray.exceptions import ActorUnavailableError, ObjectLostError
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayTaskError
 
 from fedray.core.types import RunError
 from fedray.engine.actors.crew import READY_SECONDS, Crew, Start
 from fedray.engine.actors.flights import Flight, Flights
 from fedray.engine.actors.hangs import Hangs
 from fedray.engine.actors.ray_deaths import DEATHS, death_of
+from fedray.engine.actors.stops import Lost, Stopped, Wish
+from fedray.engine.cluster.nodes import alive
 from fedray.engine.cluster.reservation import standing
 from fedray.engine.jobs.deaths import Cause, Death
-from fedray.engine.jobs.job import Job, Key, Reference, Result
+from fedray.engine.jobs.job import Job, Key, Reference, Result, Taker, Worker
 
 ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
 STRIKES = 3  # the run fails when one job has killed this many actors by memory or a broken GPU context
 HICCUP_SECONDS = 60.0  # an actor that is unreachable for longer counts as dead
-
-
-class Wish(Enum):
-    """When the user wants the run to end."""
-
-    NOT_YET = "not yet"
-    AFTER_ROUND = "after the round"
-    NOW = "now"
-
-
-class Stopped(Exception):
-    """The user wants the run to end at once."""
-
-
-class Lost(RunError):
-    """Data that a job needs were lost with an actor or a node: updates held there, or an input."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "results that a job needs were lost with an actor or a node: `fedray resume` continues from the last "
-            "checkpoint"
-        )
 
 
 class Pool:
@@ -65,7 +44,6 @@ class Pool:
         self._wish, self._warn = wish, warn
         self.hangs = hangs or Hangs()
         self.busy_seconds = [0.0] * size  # of each slot's actors
-        self.where: dict[Hashable, int] = {}  # key of a job of the last `run` -> number of the actor that ran it
         self._lost: dict[int, Death] = {}  # actors that another actor could not reach
         self._struck = Counter[Hashable]()  # job -> actors that it has killed, if no client is to blame
         self._clock, self._looked = 0.0, time.perf_counter()  # seconds of this loop in motion; its last poll
@@ -87,6 +65,21 @@ class Pool:
         actors = sorted([*self.crew.actors.values()], key=lambda actor: (actor.node != node, actor.number))
         return {actor.number: actor.handle for actor in actors if actor.number in idle}
 
+    def neighbours(self, jobs: int) -> list[str | None]:
+        """The node that each of so many jobs should run on, so that those next to each other meet on one node."""
+        if len(self.nodes) == 1:
+            return [None] * jobs
+        nodes = sorted(actor.node for actor in self.crew.actors.values())
+        return [nodes[job * len(nodes) // jobs] for job in range(jobs)]
+
+    def grow(self) -> None:
+        """Start actors on nodes that have joined the cluster."""
+        self.busy_seconds += [0.0] * self.crew.grow()
+
+    def nodes_alive(self) -> set[str]:
+        """The nodes of the cluster that are alive."""
+        return alive()
+
     def heard(self, node: str, pid: int) -> None:
         """An actor is at long work. Any thread may call this."""
         self._heard[node, pid] = self._clock
@@ -98,16 +91,38 @@ class Pool:
         """Put a value into the object store, as an input of several jobs."""
         return ray.put(value)
 
+    def fetch(self, reference: Reference) -> Any:
+        """The value behind a reference. Lost: it was on a node that is gone."""
+        try:
+            return ray.get(reference)
+        except ObjectLostError as error:
+            raise Lost from error
+
     def run(
         self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
     ) -> dict[Key, Result]:
         """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far.
 
+        Lost: as for `each`.
+        """
+        results: dict[Key, Result] = {}
+
+        def take(key: Key, result: Result, worker: Worker) -> Mapping[Key, Job[Result]]:
+            results[key] = result
+            on_result(len(results))
+            return {}
+
+        self.each(jobs, take)
+        return {key: results[key] for key in jobs}
+
+    def each(self, jobs: Mapping[Key, Job[Result]], take: Taker[Key, Result]) -> None:
+        """Run all jobs. `take` gets each result with the actor that gave it; the jobs that it returns run next.
+
         If an actor dies, its job is run again as `Job.after_death` says. Raises Lost if the holder of a job is gone or
         an input is lost a second time, once none of these jobs is in flight any more.
         """
         flights = Flights(jobs)
-        self.where, self._looked = {}, time.perf_counter()
+        self._looked = time.perf_counter()
         self._struck.clear()
         while flights.open():
             flights.check(self.crew.actors)
@@ -119,12 +134,11 @@ class Pool:
             for reference in self._wait([*flights.flying, *self.crew.starting]):
                 if reference in self.crew.starting:
                     self._arrived(reference)
-                elif self._landed(reference, flights):
-                    on_result(len(flights.results))
+                else:
+                    self._landed(reference, flights, take)
             self._end_overdue(flights)
         if flights.lost:
             raise Lost
-        return {key: flights.results[key] for key in jobs}
 
     def _bury_unreachable(self) -> None:
         """Replace idle actors that another actor could not reach."""
@@ -136,23 +150,28 @@ class Pool:
         """Give idle actors the jobs in line. A job that must run alone waits until no other is in flight."""
         slots = {actor.slot for actor in self.crew.actors.values()}
         for number in list(self.crew.idle):
-            key = flights.next(self.crew.actors[number], slots)
+            nodes = {self.crew.actors[other].node for other in self.crew.idle}
+            key = flights.next(self.crew.actors[number], slots, nodes)
             if key is not None and not flights.blocked(key):
                 flights.waiting.remove(key)
                 reference, flight = self._send(number, key, flights.jobs[key])
                 flights.flying[reference] = flight
 
-    def _landed(self, reference: Reference, flights: Flights[Key, Result]) -> bool:
-        """Take the result of a job that has ended, or put the job back in line; returns whether there is a result."""
+    def _landed(
+        self,
+        reference: Reference,
+        flights: Flights[Key, Result],
+        take: Taker[Key, Result],
+    ) -> None:
+        """Hand on the result of a job that has ended, or put the job back in line."""
         flight = flights.flying.pop(reference)
         try:
             if flight.cut_off is not None:  # a ping: whether the job ran or not, it may run twice
                 ray.get(reference)
                 self.crew.idle.append(flight.actor.number)
                 flights.again(flight.key)
-                return False
-            flights.results[flight.key] = self._receive(reference, flight)
-            return True
+                return
+            result = self._receive(reference, flight)
         except ActorUnavailableError as error:
             if (again := self._cut_off(flight, error)) is not None:
                 flights.flying |= again
@@ -163,7 +182,9 @@ class Pool:
         except ObjectLostError:  # a result or an input was on a node that is gone
             self.crew.idle.append(flight.actor.number)
             flights.without(flight.key)
-        return False
+        else:
+            flights.done(flight.key)
+            flights.add(take(flight.key, result, flight.actor))
 
     def _end_overdue(self, flights: Flights[Key, Result]) -> None:
         """Kill actors that have worked on a job for longer than `engine.deadline` allows."""
@@ -189,7 +210,6 @@ class Pool:
         self.busy_seconds[actor.slot] += seconds
         told = ray.get(reference)
         self.hangs.done(actor.number, actor.node, flight.job.kind, flight.job.cost, seconds)
-        self.where[flight.key] = actor.number
         self.crew.idle.append(actor.number)
         result: Result = cast(Result, (flight.kept, told)) if flight.job.keeps else told
         return result
@@ -234,6 +254,10 @@ class Pool:
             self.crew.admit(reference)
         except DEATHS as error:
             self.crew.bury(actor, death_of(error))
+        except (RayTaskError, RunError) as error:
+            if not actor.joined:
+                raise
+            self.crew.refuse(actor, error.cause if isinstance(error, RayTaskError) else error)
 
     def _died(self, flight: Flight[Key, Result], death: Death) -> Job[Result]:
         """Replace the actor of a flight; returns the job to run instead."""

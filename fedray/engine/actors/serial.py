@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedray.core.pulse import heard_by
 from fedray.core.types import Broadcast, State
 from fedray.engine.jobs.holding import Holder
-from fedray.engine.jobs.job import Job, Key, Result, Workplace
+from fedray.engine.jobs.job import Job, Key, Result, Taker, Worker, Workplace
 from fedray.engine.jobs.work import Program, StateStore
 from fedray.engine.telemetry.signs import Signs
 from fedray.runs.client_states import Written, hash_of
@@ -21,14 +21,13 @@ from fedray.storage import serialize
 class SerialPool:
     """Stands in for a pool of one actor. A client's error is not recorded: it ends `run`, with a note of the client."""
 
-    size = 1
+    size, number, node = 1, 0, ""
 
     def __init__(
         self, program: Program, assets: Mapping[str, Any], device: str, progress: Callable[[int, int, str], None]
     ) -> None:
         holder, layers = Holder(Path(), math.inf), tuple(program.algorithm.layers())  # holds everything in memory
         self.place = Workplace(program, layers, assets, holder, progress, device, raises=True)
-        self.where: dict[Hashable, int] = {}
 
     def put(self, value: Any) -> Any:
         """A copy of the value. The parameters of a broadcast are read-only, as they are in the object store."""
@@ -42,12 +41,32 @@ class SerialPool:
     ) -> dict[Key, Result]:
         """Run all jobs in their order; returns their results. Raises the first error."""
         results = dict[Key, Result]()
-        self.where = dict.fromkeys(jobs, 0)
-        for key, job in jobs.items():
-            with heard_by(Signs(lambda: None, self.place.progress)):
-                results[key] = job.unmarked().run(self.place, *job.inputs)
+
+        def take(key: Key, result: Result, worker: Worker) -> Mapping[Key, Job[Result]]:
+            results[key] = result
             on_result(len(results))
+            return {}
+
+        self.each(jobs, take)
         return results
+
+    def each(self, jobs: Mapping[Key, Job[Result]], take: Taker[Key, Result]) -> None:
+        """Run all jobs in their order; those that follow from a result run next. Raises the first error."""
+        waiting = [*jobs.items()]
+        while waiting:
+            key, job = waiting.pop(0)
+            with heard_by(Signs(lambda: None, self.place.progress)):
+                result = job.unmarked().run(self.place, *job.inputs)
+            waiting[:0] = take(key, result, self).items()
+
+    def fetch(self, reference: Any) -> Any:
+        return reference
+
+    def neighbours(self, jobs: int) -> list[str | None]:
+        return [None] * jobs
+
+    def nodes_alive(self) -> set[str]:
+        return {self.node}
 
     def lives(self, number: int | None) -> bool:
         """True: this process does not outlive itself."""

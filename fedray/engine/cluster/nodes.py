@@ -34,6 +34,16 @@ def kill_on(node: str, pid: int) -> None:
         _on(node, _kill, pid)
 
 
+def alive() -> set[str]:
+    """The nodes of the cluster that are alive."""
+    return {str(node["NodeID"]) for node in ray.nodes() if node["Alive"]}
+
+
+def is_alive(node: str) -> bool:
+    """Whether a node of the cluster is alive."""
+    return node in alive()
+
+
 def oom_kills() -> int:
     """How many processes this machine's kernel has killed for memory since it started; 0 if it does not say."""
     return kills_in(_read(Path("/proc/vmstat"))) if Path("/proc/vmstat").is_file() else 0

@@ -44,9 +44,13 @@ class Reserved:
     group: PlacementGroup | None = None  # None: the actors reserve nothing
     first: int = 0
     own: bool = False
+    joined: tuple[tuple[int, PlacementGroup], ...] = ()  # groups on nodes that joined: (slot of the first actor, group)
 
     def bundle(self, slot: int) -> Any:
         """The scheduling strategy of the client actor at a place in the pool."""
+        for start, group in reversed(self.joined):
+            if slot >= start:
+                return bundle(group, slot - start)
         return bundle(self.group, self.first + slot)
 
     def taken(self) -> bool:
@@ -58,8 +62,9 @@ class Reserved:
 
     def release(self) -> None:
         """Give the bundles back, which kills the actors in them."""
-        if self.group is not None and self.own:
-            remove_placement_group(self.group)
+        for group in (self.group, *(group for _, group in self.joined)):
+            if group is not None and self.own:
+                remove_placement_group(group)
 
 
 def bundle(group: PlacementGroup | None, index: int) -> Any:
@@ -104,6 +109,19 @@ def reserve(
     except BaseException:
         remove_placement_group(whole)
         raise
+
+
+def grown(place: str, reserved: Reserved, slot: int, wanted: int) -> tuple[Reserved, int]:
+    """Reserve what is free now for further actors, at most `wanted`, from a slot on; returns for how many."""
+    share = reserved.share
+    if wanted <= 0 or not reserved.own:
+        return reserved, 0
+    for actors in _halves(min(wanted, _Looked.now().fit(share))):
+        group = _ask(place, replace(share, actors=actors))
+        if group.wait(LOOK_SECONDS):
+            return replace(reserved, joined=(*reserved.joined, (slot, group))), actors
+        remove_placement_group(group)
+    return reserved, 0
 
 
 def release(place: str) -> None:

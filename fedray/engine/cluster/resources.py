@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedray.engine.settings import EngineSettings
 
@@ -28,24 +28,33 @@ class Node:
 
 @dataclass(frozen=True)
 class Share:
-    """The pool: the number of actors, and the cores and GPUs that each reserves."""
+    """The pool: the number of actors, and the cores and GPUs that each reserves.
+
+    `most`: how many actors could work, if nodes join that have room for them; None: no more than there are.
+    """
 
     actors: int
     cpus: float
     gpus: float
+    most: int | None = field(default=None, compare=False)
 
 
 def share(
-    settings: EngineSettings, nodes: Sequence[Node], population: int | None = None, each: float = ACTOR_BYTES
+    settings: EngineSettings,
+    nodes: Sequence[Node],
+    population: int | None = None,
+    each: float = ACTOR_BYTES,
+    jobs: int | None = None,
 ) -> Share:
     """The pool for these nodes. Each actor runs on one node.
 
     `population`: the number of clients, for `placement: dedicated`; None: not known yet, which gives a pooled share.
-    `each`: bytes of memory that an actor needs. ValueError: the nodes can never provide the share, so Ray would wait
-    for ever or an actor would run out of memory.
+    `each`: bytes of memory that an actor needs. `jobs`: the most jobs that a round has at once, which limits
+    `actors: auto`; None: not known yet. ValueError: the nodes can never provide the share, so Ray would wait for ever
+    or an actor would run out of memory.
     """
     dedicated = settings.placement == "dedicated"
-    gpus = _gpus(settings, nodes)
+    gpus = _gpus(settings, nodes, jobs)
     left = _left(nodes)
     cpus = None if isinstance(settings.cpus_per_client, str) else _units("cpus_per_client", settings.cpus_per_client)
     if cpus and cpus > max(left):
@@ -81,11 +90,21 @@ def share(
         if not fit:
             _check_memory("engine.actors=auto", 1, nodes, room, dedicated, each)
         actors = min(actors, fit)
+    if asked is None and jobs is not None:
+        actors = min(actors, jobs)
     if cpus is None:
         # The largest share with which all actors fit.
         cpus = bisect_left(range(1, max(left) + 1), True, key=lambda units: places(units) < actors)
         cpus = cpus if cpus < UNIT else cpus // UNIT * UNIT
-    return Share(actors, cpus / UNIT, gpus / UNIT)
+    return Share(actors, cpus / UNIT, gpus / UNIT, jobs if asked is None else None)
+
+
+def idle(share: Share, nodes: Sequence[Node]) -> tuple[int, int]:
+    """The whole cores and GPUs that a pool leaves idle: an actor computes on one core, or on its share of a GPU."""
+    cores, gpus = sum(math.floor(node.cpus) for node in nodes), sum(math.floor(node.gpus) for node in nodes)
+    if not share.gpus:
+        return max(0, cores - share.actors), gpus
+    return 0, max(0, gpus - math.ceil(share.actors / math.floor(1 / share.gpus + 1e-9)))
 
 
 def _units(name: str, value: str | float) -> int:
@@ -99,11 +118,13 @@ def _units(name: str, value: str | float) -> int:
     return units
 
 
-def _gpus(settings: EngineSettings, nodes: Sequence[Node]) -> int:
-    """Units of GPU that each actor reserves."""
+def _gpus(settings: EngineSettings, nodes: Sequence[Node], jobs: int | None) -> int:
+    """Units of GPU that each actor reserves. Few jobs are spread over all GPUs."""
     most = max((math.floor(node.gpus) for node in nodes), default=0)
     if isinstance(settings.gpus_per_client, str):
-        return UNIT // ACTORS_A_GPU if most else 0
+        count = sum(math.floor(node.gpus) for node in nodes)
+        wanted = settings.actors if isinstance(settings.actors, int) else jobs or ACTORS_A_GPU * count
+        return UNIT // max(1, min(ACTORS_A_GPU, -(-wanted // count))) if most else 0
     gpus = _units("gpus_per_client", settings.gpus_per_client)
     if gpus and not most:
         raise ValueError(

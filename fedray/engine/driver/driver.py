@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -9,6 +10,7 @@ import socket
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,10 +26,11 @@ from fedray.core.types import RunError
 from fedray.engine.actors.actor import Answer, ClientActor
 from fedray.engine.actors.crew import Start
 from fedray.engine.actors.hangs import Hangs
-from fedray.engine.actors.pool import Pool, Stopped, Wish
+from fedray.engine.actors.pool import Pool
+from fedray.engine.actors.stops import Stopped, Wish
 from fedray.engine.cluster.mixed import Nodes, Setup
-from fedray.engine.cluster.nodes import on_this_node
-from fedray.engine.cluster.reservation import NAMESPACE, Reserved, bundle, name_of, reserve
+from fedray.engine.cluster.nodes import alive, on_this_node
+from fedray.engine.cluster.reservation import NAMESPACE, Reserved, bundle, grown, name_of, reserve
 from fedray.engine.cluster.resources import DRIVER_CPUS, Share
 from fedray.engine.driver.run_loop import RunLoop
 from fedray.engine.jobs.deaths import Death
@@ -45,6 +48,7 @@ from fedray.runs.standing import ATTACH
 
 # Bundles of a trial's placement group: the driver's and the first client actor's. The trial's process has bundle 0.
 DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
+LOOKS = 5  # rounds in which a run looks for room on a node that has joined
 LINGER_SECONDS = 10.0  # a detached driver stays this long after its run, for processes that watch it
 
 
@@ -76,6 +80,7 @@ class Driver:
         self._pool: Pool | None = None
         self._reserved = Reserved(assignment.share)
         self._pinned: frozenset[int] | None = None
+        self._known, self._looks = set[str](), Counter[str]()  # nodes when the actors started, and looks at newer ones
         torch.set_num_threads(1)  # as on client actors: more threads give other bits
 
     def events(self, after: int, timeout: float) -> list[Event]:
@@ -220,24 +225,47 @@ class Driver:
 
     def _compared(self) -> Callable[[Answer], None]:
         """A function that compares the nodes of the client actors, and records them in run.json."""
-        here = Setup.here(gpu=False)
         run = self.folder.read_json("run.json") if self.folder.exists("run.json") else {}  # none while a sweep prepares
-        nodes = Nodes(run, here, self.assignment.plan.engine.mixed_nodes, self._warn)
+        allowed, seen = self.assignment.plan.engine.mixed_nodes, set[str]()
+        nodes = functools.cache(lambda: Nodes(run, Setup.here(gpu=False), allowed, self._warn))
 
         def greet(answer: Answer) -> None:
-            if answer.setup is not None and nodes.add(answer.setup) and run:
-                self.folder.write_json("run.json", run | nodes.record())
+            if answer.setup is None:
+                return
+            if answer.node not in seen and not self.folder.exists(f"probe/{answer.node}"):
+                raise RunError(
+                    f"node {answer.node} does not see the run folder {self.folder.place}: with several nodes choose "
+                    "--out on a shared folder or an object store"
+                )
+            seen.add(answer.node)
+            if nodes().add(answer.setup) and run:
+                self.folder.write_json("run.json", run | nodes().record())
 
         return greet
+
+    def _room(self, slot: int, size: int) -> int:
+        """Reserve room for further actors on nodes that have joined; returns for how many."""
+        there, most = alive(), self._reserved.share.most
+        new = {node for node in there - self._known if self._looks[node] < LOOKS}
+        self._looks.update(new)  # Ray may be slow to say what a new node has
+        if most is None or not new:
+            return 0
+        self._reserved, count = grown(self.folder.place, self._reserved, slot, most - size)
+        if count:
+            self._known = there
+            self.folder.write_text("probe/driver", self.folder.place)
+            self._say(f"{count} more client actor{'s' * (count > 1)} on nodes that have joined")
+        return count
 
     def _start_pool(self, run: str) -> Pool:
         share, engine = self._reserved.share, self.assignment.plan.engine
         program = ray.put(self.assignment.program)
         assets = ray.put(dict(self.assignment.assets))
         hold, dedicated = engine.hold_gb * 1e9, engine.placement == "dedicated"
-        several = sum(node["Alive"] for node in ray.nodes()) > 1
+        self._known = alive()
+        several = len(self._known) > 1
         if several:
-            self.folder.write_text("probe/driver", run)
+            self.folder.write_text("probe/driver", self.folder.place)
 
         def make(slot: int) -> Any:
             return self._client_actor(slot, program, assets, share.gpus, hold, dedicated, run)
@@ -246,16 +274,8 @@ class Driver:
         folder = str(self.assignment.folder) if several else None
         remedy = f"; `fedray stop {quote(self.folder.place)}` ends the run"
         hangs = Hangs(engine.hang_warning_s, self._warn, remedy, engine.deadline)
-        greet = self._compared() if several else Start.greet
-        start = Start(greet, self._reserved.taken, self._check)
-        pool = Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs, start)
-        for node in pool.nodes if several else ():
-            if not self.folder.exists(f"probe/{node}"):
-                raise RunError(
-                    f"node {node} does not see the run folder {self.folder.place}: with several nodes choose --out on "
-                    "a shared folder or an object store"
-                )
-        return pool
+        start = Start(self._compared(), self._reserved.taken, self._check, self._room, str(self.assignment.folder))
+        return Pool(make, share.actors, engine.replacements, lambda: self._wish, folder, self._warn, hangs, start)
 
 
 def start(assignment: Assignment, detached: bool = False) -> Any:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, final
+from typing import Any, Generic, Protocol, Self, TypeVar, final
 
 from fedray.core.types import Broadcast, Evaluation, Layer, Received, RunError, Server, ServerState, Update, Vector
 from fedray.engine.jobs import work
@@ -53,18 +53,21 @@ class Workplace:
 class Job(ABC, Generic[Result_co]):
     """Work for a client actor. The result depends only on fields and inputs, so any actor may run the job again."""
 
-    # Whether `run` returns (kept, told): kept stays in the object store, and the driver gets a reference to it.
-    keeps: ClassVar[bool] = False
-
     # Arguments of `run`; a reference is replaced by the object behind it.
     inputs: tuple[Any, ...] = field(default=(), kw_only=True)
     cost: float = field(default=0.0, kw_only=True)  # the costliest jobs start first, which changes no result
     slot: int | None = field(default=None, kw_only=True)  # pool place of the client's dedicated actor, while it lives
     holder: int | None = field(default=None, kw_only=True)  # number of the only actor that can run the job
+    near: str | None = field(default=None, kw_only=True)  # the node that should run it, if an actor there is idle
 
     @abstractmethod
     def run(self, place: Workplace, *inputs: Any) -> Result_co:
         """Run the job on an actor."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether `run` returns (kept, told): kept stays in the object store; the driver gets a reference to it."""
+        return False
 
     def with_inputs(self, *inputs: Any) -> Self:
         """This job with these inputs."""
@@ -93,10 +96,22 @@ class Job(ABC, Generic[Result_co]):
         return f"`{type(self).__name__}`"
 
 
+class Worker(Protocol):
+    """What ran a job: an actor, or this process."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def node(self) -> str: ...
+
+
+# Takes a result of a job by its key, from the worker that ran it; returns further jobs.
+Taker = Callable[[Key, Result, Worker], Mapping[Key, Job[Result]]]
+
+
 class Workers(Protocol):
     """What runs jobs: a pool of actors, or this process."""
-
-    where: dict[Hashable, int]  # key of a job of the last `run` -> number of the actor that ran it
 
     @property
     def size(self) -> int:
@@ -111,8 +126,24 @@ class Workers(Protocol):
         """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far."""
         ...
 
+    def each(self, jobs: Mapping[Key, Job[Result]], take: Taker[Key, Result]) -> None:
+        """Run all jobs, and those that `take` returns for each result and the worker that gave it."""
+        ...
+
+    def fetch(self, reference: Reference) -> Any:
+        """The value behind a reference."""
+        ...
+
+    def neighbours(self, jobs: int) -> list[str | None]:
+        """The node that each of so many jobs should run on; None: any."""
+        ...
+
     def lives(self, number: int | None) -> bool:
         """Whether the actor of this number lives."""
+        ...
+
+    def nodes_alive(self) -> set[str]:
+        """The nodes that are alive."""
         ...
 
 

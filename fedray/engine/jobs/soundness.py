@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fedray.core.types import Broadcast, Layer, RunError, ServerState, Update
+from fedray.core.vectors import finite
 from fedray.storage.serialize import plain
 
 
@@ -66,11 +67,6 @@ def written(state: ServerState, method: str) -> ServerState:
         return ServerState(state.params, plain(state.extra, "extra"))
     except TypeError as error:
         raise RunError(f"{method}: {error}") from error
-
-
-def finite(numbers: Any) -> bool:
-    """Whether no number of an array is NaN or infinite."""
-    return bool(np.isfinite(numbers).all())
 
 
 def _check_vector(what: str, vector: Any) -> None:

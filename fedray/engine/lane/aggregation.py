@@ -49,16 +49,9 @@ class TrainedLanes:
     round: int
     results: Sequence[LaneResult]
     holders: Sequence[int]  # for each lane, the number of the actor that trained it
-    partial: PartialSum  # of all lanes, merged in lane order
-
+    partial: PartialSum  # of all lanes
     packing: Packing | None  # of all updates; None: no client succeeded
-
-    @classmethod
-    def merge(cls, round: int, results: Sequence[LaneResult], holders: Sequence[int]) -> TrainedLanes:
-        packing, partial = common_packing(results), PartialSum()
-        for lane in results:
-            partial.merge(lane.partial)
-        return cls(round, results, holders, partial, packing)
+    through: int  # bytes of updates that passed through the driver
 
 
 class Aggregation(ABC, Generic[Kind_co]):
@@ -107,11 +100,9 @@ class OnePassAggregation(Aggregation[OnePass]):
         return lambda client, update, log_weight: total.add(update, log_weight)
 
     def aggregate(self, pool: Workers, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
-        totals = [lane.partial.updates.total for lane in lanes.results]
-        through = sum(total.nbytes for total in totals if total is not None)
         updates = lanes.partial.updates
         left_out = _without_weight(lanes, layers, lambda report: self.log_weight(report) == -math.inf)
-        return Aggregate(updates.mean(), updates.effective_clients(), left_out, through, lanes.packing)
+        return Aggregate(updates.mean(), updates.effective_clients(), left_out, lanes.through, lanes.packing)
 
 
 class HeldAggregation(Aggregation[Kind_co]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from fedray.core.strategies import Coordinatewise, TwoPhase, Weights, squared_di
 from fedray.core.sums import LayeredSum
 from fedray.core.types import Layer, Vector
 from fedray.engine.jobs.job import Job, Reference, Workers, Workplace
+from fedray.engine.lane.tree import Spot, Tree, large
 
 BLOCK_BYTES = 64e6  # of all clients' numbers that one job combines
 LEAST_BLOCK = 1024  # numbers of a client in a block, at least
@@ -37,19 +38,24 @@ class ProbeLane(Job[dict[str, Mapping[str, float]]]):
 
 @final
 @dataclass(frozen=True)
-class FoldLane(Job[LayeredSum]):
-    """The weighted sum of a lane's updates. Clients without a weight are left out."""
+class FoldLane(Job[Any]):
+    """The weighted sum of a lane's updates. Clients without a weight are left out. `kept`: in the object store."""
 
     round: int
     lane: int
     packing: Packing
+    kept: bool
 
-    def run(self, place: Workplace, weights: Weights) -> LayeredSum:
+    @property
+    def keeps(self) -> bool:
+        return self.kept
+
+    def run(self, place: Workplace, weights: Weights) -> LayeredSum | tuple[LayeredSum, None]:
         total = LayeredSum(self.packing.layers(place.layers))
         for client, update in place.holder.updates(self.round, self.lane).items():
             if client in weights:
                 total.add(update, weights[client])
-        return total
+        return (total, None) if self.kept else total
 
 
 @final
@@ -57,12 +63,14 @@ class FoldLane(Job[LayeredSum]):
 class ReadBlock(Job[tuple[Reference, None]]):
     """The numbers [start, stop) of all updates of a lane, float32 [clients, stop - start], for another actor."""
 
-    keeps: ClassVar[bool] = True
-
     round: int
     lane: int
     start: int
     stop: int
+
+    @property
+    def keeps(self) -> bool:
+        return True
 
     def run(self, place: Workplace) -> tuple[Vector, None]:
         updates = place.holder.updates(self.round, self.lane)
@@ -113,15 +121,16 @@ class HeldUpdates:
         """The weighted mean, and the bytes that passed through the driver."""
         inputs = (self.pool.put(weights),)
         jobs = {
-            lane: FoldLane(self.round, lane, self.packing, inputs=inputs, holder=holder)
+            lane: FoldLane(self.round, lane, self.packing, large(self.packing.size), inputs=inputs, holder=holder)
             for lane, holder in self.holders.items()
         }
-        sums = self.pool.run(jobs)
-        total, through = LayeredSum(next(iter(sums.values())).layers), 0
-        for part in sums.values():
-            total.merge(part)
-            through += part.total.nbytes if part.total is not None else 0
-        return total.mean(), through
+        tree = Tree[LayeredSum](max(jobs) + 1)
+        for lane in range(tree.lanes):
+            if lane not in jobs:
+                tree.add(Spot(0, lane), None)
+        self.pool.each(jobs, tree.then)
+        total, through = tree.total(self.pool)
+        return None if total is None else total.mean(), through
 
     def blocks(self, job: Job[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
         """The results of `job` for each block of all updates. Blocks travel between actors, not through the driver."""

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
-from typing import Any, ClassVar, Self, final
+from typing import Any, Self, final
 
-from fedray.core.metrics import Metrics
-from fedray.core.packing import Packing
-from fedray.core.seeds import seed_all
 from fedray.core.sums import WeightedSum
-from fedray.core.types import OWN, Broadcast, Client, Received, RunError, State, Update, Vector
-from fedray.engine.jobs.deaths import Death, doom
+from fedray.core.types import Broadcast, Vector
+from fedray.engine.jobs.deaths import Death
 from fedray.engine.jobs.job import Job, Reference, Result_co, Workplace
-from fedray.engine.jobs.soundness import check_update, sizes
-from fedray.engine.jobs.work import hydrate, prepare
-from fedray.engine.lane import personal
+from fedray.engine.jobs.soundness import sizes
 from fedray.engine.lane.aggregation import Take, aggregation_of
-from fedray.engine.lane.guarded import outgoing
-from fedray.engine.lane.lane import Failure, Lane, LaneResult
-from fedray.engine.lane.uplink import Uplink
-from fedray.runs.client_states import Written
+from fedray.engine.lane.book import LaneBook
+from fedray.engine.lane.lane import Lane, LaneResult
 
 Updates = list[tuple[Vector, float]]  # flat updates with their log-weights
 
@@ -62,19 +50,37 @@ class LaneJob(Job[Result_co]):
 class TrainLane(LaneJob[LaneResult]):
     """Train a lane's clients. Their updates are summed, or held if the strategy must see the whole cohort."""
 
-    def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast, take: Take | None = None) -> LaneResult:
-        """`first`: the broadcast of round 0. `take`: takes the updates instead of this actor's sum or holder."""
+    def run(
+        self, place: Workplace, broadcast: Broadcast, first: Broadcast | None, take: Take | None = None
+    ) -> LaneResult:
+        """`first`: the broadcast of round 0, if clients prepare. `take`: takes the updates instead of this actor."""
         algorithm, allowed = place.program.algorithm, sizes(place.layers, broadcast)
         received = replace(place.receive(broadcast, self.lane.trains_from), together=self.lane.together)
-        book = LaneBook(place, self.lane, received, place.receive(first, 0), allowed)
+        book = LaneBook(place, self.lane, received, None if first is None else place.receive(first, 0), allowed)
         take = take or aggregation_of(algorithm.strategy).taker(self.lane, place.holder, book.result.partial.updates)
         while not book.closed:
             # An error ends the iterator and fails the clients in training; the algorithm is called again for the rest.
             with book.blaming_clients():
                 for update in algorithm.lane_update(book.clients(), book.received):
                     book.accept(update, take)
+                    del update  # so that the next client's can have its memory
                 book.close()
         return book.finished()
+
+
+@final
+@dataclass(frozen=True)
+class TrainKept(LaneJob[tuple[Reference, LaneResult]]):
+    """Train a lane's clients, and keep the sum of their updates in the object store."""
+
+    @property
+    def keeps(self) -> bool:
+        return True
+
+    def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast | None) -> tuple[WeightedSum, LaneResult]:
+        result = TrainLane(self.lane).run(place, broadcast, first)
+        total, result.partial.updates = result.partial.updates, WeightedSum()
+        return total, result
 
 
 @final
@@ -85,9 +91,11 @@ class TrainClient(LaneJob[tuple[Reference, LaneResult]]):
     A client that failed has no update.
     """
 
-    keeps: ClassVar[bool] = True
+    @property
+    def keeps(self) -> bool:
+        return True
 
-    def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast) -> tuple[Updates, LaneResult]:
+    def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast | None) -> tuple[Updates, LaneResult]:
         updates: Updates = []
         result = TrainLane(self.lane).run(
             place, broadcast, first, lambda client, update, log_weight: updates.append((update, log_weight))
@@ -97,18 +105,26 @@ class TrainClient(LaneJob[tuple[Reference, LaneResult]]):
 
 @final
 @dataclass(frozen=True)
-class GatherLane(Job[WeightedSum]):
-    """Sum or hold, in lane order, the updates that a lane's clients trained on their dedicated actors."""
+class GatherLane(Job[Any]):
+    """Sum or hold, in lane order, the updates that a lane's clients trained on their dedicated actors.
+
+    `kept`: keep the sum in the object store.
+    """
 
     lane: Lane
+    kept: bool
 
-    def run(self, place: Workplace, *clients: Updates) -> WeightedSum:
+    @property
+    def keeps(self) -> bool:
+        return self.kept
+
+    def run(self, place: Workplace, *clients: Updates) -> WeightedSum | tuple[WeightedSum, None]:
         total = WeightedSum()
         take = aggregation_of(place.program.algorithm.strategy).taker(self.lane, place.holder, total)
         for (client, _), updates in zip(self.lane.clients, clients, strict=True):
             for update, log_weight in updates:
                 take(client, update, log_weight)
-        return total
+        return (total, None) if self.kept else total
 
 
 @final
@@ -123,155 +139,3 @@ class PrepareLane(LaneJob[LaneResult]):
             if client.state is not None:
                 book.result.written[client.id] = place.program.states.save(client.id, 0, client.state)
         return book.finished()
-
-
-class LaneBook:
-    """The records of a lane in training. A failed client is recorded with its traceback; the lane continues."""
-
-    def __init__(
-        self, place: Workplace, lane: Lane, received: Received, first: Received, sizes: Sequence[int] = ()
-    ) -> None:
-        """`sizes`: the allowed lengths of a client's delta."""
-        self.program, self.lane, self.received, self.first = place.program, lane, received, first
-        self._raises = place.raises
-        self.sizes = sizes
-        self.result = LaneResult()
-        self.closed = False
-        self._left = iter(lane.clients)
-        self._out: list[tuple[Client, State | None]] = []  # in training, with the states prepared for them just now
-        self._since = time.perf_counter()  # when the current phase began
-        self._uplink = Uplink(place.program, lane, received)
-        self._outgoing = outgoing(lane, place.program.algorithm, place.layers)
-        self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
-
-    def clients(self) -> Iterator[Client]:
-        """The lane's clients with data, seed and state. A client that cannot be hydrated is recorded as failed."""
-        with self.lane.marking() as mark:
-            for name, written in self._left:
-                if name in self.lane.excluded:
-                    self.result.failures.append(Failure(name, self.lane.excluded[name], ""))
-                    continue
-                mark(name)
-                hydrated: tuple[Client, State | None] | None = None
-                with self._blaming(name):
-                    hydrated = self._hydrate(name, written)
-                if hydrated is not None:
-                    self._out.append(hydrated)
-                    yield hydrated[0]
-
-    def accept(self, update: Update | Exception, take: Take) -> None:
-        """Check the update of the next client in training, write the client's state, and pass the update on.
-
-        An exception in place of the update is recorded as the client's failure.
-        """
-        self._lap("train")
-        client, prepared = self._out.pop(0)
-        with self._blaming(client.id):
-            if isinstance(update, Exception):
-                raise update
-            self._accept(client, update, prepared, take)
-        self._lap("fold")
-
-    def close(self) -> None:
-        """Record clients without an update as failed: the algorithm has no more updates."""
-        for client, _ in self._out:
-            error = RuntimeError("lane_update gave no update for this client")
-            self.result.failures.append(Failure.of(client.id, error))
-        self.closed = True
-
-    def finished(self) -> LaneResult:
-        """The lane's result, once its clients' states would survive a power loss: a checkpoint may name them."""
-        self.program.states.sync(self.result.written)
-        self._lap("fold")
-        return self.result
-
-    @contextmanager
-    def blaming_clients(self) -> Iterator[None]:
-        """Record an error of the algorithm as a failure of the clients in training; the lane continues."""
-        self._out.clear()
-        self._since = time.perf_counter()
-        with self._blaming(None):
-            yield
-
-    @contextmanager
-    def _blaming(self, client: str | None) -> Iterator[None]:
-        """Record an error as this client's failure. None: as that of all in training; raise it if there are none."""
-        try:
-            yield
-        except RunError:  # a full disk is no client's fault
-            raise
-        except Exception as error:  # any error: recorded with its traceback; the driver counts and judges it
-            if (doomed := doom(error)) is not None:  # this actor cannot continue to the next client
-                raise doomed from error
-            blamed = [training.id for training, _ in self._out] if client is None else [client]
-            if not blamed:
-                raise
-            if self._raises:
-                error.add_note(f"client {', '.join(blamed)} in round {self.lane.round + 1}")
-                raise
-            self.result.failures += [Failure.of(name, error) for name in blamed]
-
-    def _lap(self, phase: str) -> None:
-        now = time.perf_counter()
-        self.result.seconds[phase] += now - self._since
-        self._since = now
-
-    def _hydrate(self, name: str, written: Written | None) -> tuple[Client, State | None]:
-        """The client, and the state that was prepared for it just now, if any."""
-        lane, prepared = self.lane, None
-        client = self._uplink.admit(hydrate(self.program, name, written, lane.trains_from, lane.work.get(name, 1.0)))
-        self._lap("hydrate")
-        if written is None and self.program.algorithm.overrides("client_prepare"):
-            prepared, found = prepare(self.program, client, self.first)
-            if prepared is not None:
-                client = replace(client, state=prepared)
-                self.result.prepared.append(name)
-                self.result.found += found
-            self._lap("prepare")
-        seed_all(client.seed)
-        return client, prepared
-
-    def _accept(self, trained: Client, update: Update, prepared: State | None, take: Take) -> None:
-        client = trained.id
-        check_update(update)
-        sent = self._uplink.send(client, update)
-        packing = self._check(sent.update)
-        report, result = dict(update.report), self.result
-        log_weight = self._outgoing.log_weight(report)
-        flat = self._outgoing.flat(sent.update, packing, client)
-        metrics = result.partial.metrics + update.metrics
-        own = update.state if update.state is not None else prepared
-        scores = result.partial.personal + self._score(trained if own is None else replace(trained, state=own))
-        state = sent.state(own, log_weight != -math.inf)
-        if state is not None:  # nothing fails from here on: a state on disk is the state of a client that counts
-            result.written[client] = self.program.states.save(client, self.lane.round + 1, state)
-        take(client, flat, log_weight)
-        self._outgoing.taken(result)
-        result.partial.metrics, result.partial.personal = metrics, scores
-        result.packing = packing
-        result.counted += log_weight != -math.inf
-        result.reports[client] = report
-        result.up_bytes += self._outgoing.bytes(sent.bytes) + 8 * len(report)
-
-    def _check(self, update: Update) -> Packing:
-        """The packing of an update that has arrived. ValueError: it cannot be added to those of other clients."""
-        check_update(update, self.sizes)
-        packing = Packing.of(update)
-        if self.result.packing not in (None, packing):
-            raise ValueError(f"the update has {packing}, those of other clients {self.result.packing}")
-        return packing
-
-    def _score(self, client: Client) -> Metrics:
-        """The scores of a client's personal model, if the lane scores them. Every client has one vote."""
-        if not self.lane.personal:
-            return Metrics()
-        self._lap("fold")
-        if self._dev is None:
-            self._dev = {"dev": personal.part(self.program, "dev", self.lane.personal)}
-        splits = ("dev", OWN) if OWN in self.program.data.splits() else ("dev",)
-        parts = {split: self.program.data.client_part(client.id, split) for split in splits}
-        data = self._dev | {split: part for split, part in parts.items() if part is not None}
-        scores = personal.score(self.program, client, self.received, data)
-        self._lap("personal")
-        found = (scored.metrics.renamed("" if split == "dev" else f"{split}_") for split, scored in scores.items())
-        return personal.one_vote(reduce(add, found, Metrics()))

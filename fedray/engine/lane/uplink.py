@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fedray.core.compression.links import TOO_LARGE, Link
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Client, Received, State, Update, Vector
-from fedray.engine.jobs.soundness import finite
+from fedray.core.vectors import finite
 from fedray.engine.jobs.work import Program
 from fedray.engine.lane.lane import Lane
 

@@ -105,7 +105,7 @@ def _moved(
 
 
 def _losses(rounds: Rounds, state: ServerState, round: int) -> dict[str, float]:
-    shards = rounds.plan.evaluation.shards
+    shards = rounds.shards(cast(AuditedData, rounds.program.data).candidates)
 
     def work() -> dict[str, float]:
         reference = rounds.put(state, round).server

@@ -12,8 +12,8 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.compression.codes import Code
 from fedray.core.compression.links import TOO_LARGE, Link
 from fedray.core.types import Broadcast, RunError, Vector
+from fedray.core.vectors import finite
 from fedray.engine.jobs.job import Reference
-from fedray.engine.jobs.soundness import finite
 
 
 @dataclass(frozen=True)

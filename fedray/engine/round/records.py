@@ -11,7 +11,7 @@ from typing import Any
 
 from fedray.core.algorithm import Algorithm
 from fedray.core.types import Evaluation, ServerState
-from fedray.engine.lane.lane import LaneResult
+from fedray.engine.lane.lane import Failure, LaneResult
 from fedray.engine.round.outcome import Outcome
 from fedray.runs.folder import ClientRecord, Progress
 
@@ -106,3 +106,8 @@ def summary(progress: Progress) -> dict[str, Any]:
         "traffic/down_bytes": totals["down_bytes"],
         "traffic/total_bytes": totals["up_bytes"] + totals["down_bytes"],
     }
+
+
+def failure_rows(failures: Sequence[Failure], round: int) -> list[dict[str, Any]]:
+    """Rows of failures.jsonl."""
+    return [{"round": round, "client": f.client, "reason": f.reason, "traceback": f.traceback} for f in failures]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -12,25 +12,25 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fedray.core.metrics import Metrics
-from fedray.core.sums import PartialSum
-from fedray.core.types import Change, Evaluation, RunError, ServerState, Update
-from fedray.engine.actors.pool import Lost
+from fedray.core.types import Change, Evaluation, RunError, ServerState
+from fedray.engine.actors.stops import Lost
 from fedray.engine.jobs.job import Evaluate, Job, Reference, ServerFinish, ServerTrain, Workers
-from fedray.engine.jobs.soundness import check_state, written
+from fedray.engine.jobs.soundness import check_state, sizes, written
 from fedray.engine.jobs.work import Program
 from fedray.engine.lane.aggregation import Aggregate, TrainedLanes, aggregation_of
 from fedray.engine.lane.lane import ClientFailed, Failure, Lane, LaneResult
-from fedray.engine.lane.training import PrepareLane, TrainLane
+from fedray.engine.lane.training import PrepareLane, TrainKept, TrainLane
+from fedray.engine.lane.tree import large
 from fedray.engine.round import cohort as cohorts
-from fedray.engine.round.dedicated import RoundJobResult, train_dedicated
+from fedray.engine.round.dedicated import train_dedicated
 from fedray.engine.round.downlink import Posted
 from fedray.engine.round.option import Option
 from fedray.engine.round.outcome import Draw, Outcome
 from fedray.engine.round.plan import Plan
+from fedray.engine.round.trained import SERVER, Trained
 from fedray.engine.telemetry.watches import Phases
 from fedray.runs.folder import Progress
 
-SERVER = "server"  # the key of the server's job; lanes have their numbers
 PREPARED = 32  # clients in a lane that only prepares
 LOSSES = 10  # repetitions of the same work after lost objects, before the run fails
 T = TypeVar("T")
@@ -63,11 +63,13 @@ class Rounds:
         self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if dedicated else {}
 
     def start(self, initial: ServerState) -> None:
-        """Put the broadcast of round 0 into the object store, for clients that take part for the first time.
+        """Put the broadcast of round 0 into the object store, for clients that prepare from it.
 
         RunError: the state cannot be trained.
         """
         check_state(initial, f"{self.named}.init")
+        if not self.algorithm.overrides("client_prepare"):
+            return
         self._initial = initial
         posted = self.put(initial, 0)
         self.first, self.first_bytes = posted.clients, posted.bytes
@@ -103,26 +105,31 @@ class Rounds:
     def train(self, progress: Progress) -> Outcome:
         """Train one round from `progress.state`, without changing it."""
         t, draw = progress.round, self.draw(progress)
-        results, holders = dict[Hashable, RoundJobResult](), dict[Hashable, int]()
+        trained = Trained(t, len(draw.lanes), self.aggregation.holds)
 
-        def work() -> tuple[list[LaneResult], PartialSum, Aggregate]:
+        def work() -> tuple[TrainedLanes, Aggregate]:
             posted = self.put(progress.state, t)
-            jobs: dict[Hashable, Job[RoundJobResult]] = {lane.number: self.job(lane, posted) for lane in draw.lanes}
-            if self.algorithm.overrides("server_train") and not draw.lost:  # one long job: starts first
-                jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)
-            results.update(
-                self._run({key: job for key, job in jobs.items() if not self._stands(key, results, holders)})
-            )
-            holders.update(self.pool.where)
-            lanes = [result for result in map(results.get, jobs) if isinstance(result, LaneResult)]
-            return lanes, *self._aggregate(t, lanes, [holders[lane.number] for lane in draw.lanes])
+            missing = trained.missing(self.pool)
+            jobs = dict[Hashable, Job[Any]](trained.tree.ready().items())
+            for lane, near in zip(draw.lanes, self.pool.neighbours(len(draw.lanes)), strict=True):
+                if lane.number in missing:
+                    jobs[lane.number] = self.job(lane, posted, near)
+            if self.algorithm.overrides("server_train") and not draw.lost and not trained.served:
+                jobs[SERVER] = ServerTrain(t, inputs=(posted.server,), cost=math.inf)  # one long job: starts first
+            if self._slots:
+                train_dedicated(self.pool, jobs, self._slots, self.program.data.cost, self.markers, trained.take)
+            else:
+                self.pool.each(jobs, trained.take)
+            with self.phases("merge"):
+                lanes = trained.merged(self.pool)
+                return lanes, self.aggregation.aggregate(self.pool, lanes, self.layers)
 
-        lanes, partial, aggregate = self.again(work)
-        posted, server = self.put(progress.state, t), results.get(SERVER)
-        assert server is None or isinstance(server, Update)
-        down, settings = self._down_bytes(progress, draw.chosen, posted, lanes), posted.broadcast.settings
+        lanes, aggregate = self.again(work)
+        posted = self.put(progress.state, t)
+        down, settings = self._down_bytes(progress, draw.chosen, posted, lanes.results), posted.broadcast.settings
         cohort, dropped = len(draw.chosen), len(draw.chosen) - len(draw.answering)
-        outcome = Outcome(draw, partial, aggregate, lanes, server, down, settings, cohort, dropped)
+        results, server = list(lanes.results), trained.server
+        outcome = Outcome(draw, lanes.partial, aggregate, results, server, down, settings, cohort, dropped)
         for option in self.options:
             option.finish(progress, outcome, posted.broadcast)
         return outcome
@@ -152,34 +159,18 @@ class Rounds:
         t, cost = progress.round, self.program.data.cost
         personal = self.plan.evaluation.personal_utterances if self._scores_personal(t + 1) else 0
         lanes = []
-        for number, names in enumerate(cohorts.cut(clients, self.plan.engine.lanes, cost), first):
+        for number, names in enumerate(cohorts.cut(clients, self.plan.engine.lane_count(len(clients)), cost), first):
             states = tuple((name, progress.clients[name].state if name in progress.clients else None) for name in names)
             marker = self.markers / f"lane_{number}"
             lanes.append(Lane(number, t, states, personal=personal, marker=marker, together=self.plan.together))
         return lanes
 
-    def job(self, lane: Lane, newest: Posted) -> TrainLane:
-        """The job that trains a lane. `newest`: the broadcast of its round."""
+    def job(self, lane: Lane, newest: Posted, near: str | None = None) -> TrainLane | TrainKept:
+        """The job that trains a lane, if possible on the node `near`. `newest`: the broadcast of its round."""
         cost = sum(self.program.data.cost(client) for client, _ in lane.clients)
         posted = next(filter(None, (option.posted(lane) for option in self.options)), newest)
-        return TrainLane(lane, inputs=(posted.clients, self.first), cost=cost)
-
-    def _run(self, jobs: Mapping[Hashable, Job[RoundJobResult]]) -> dict[Hashable, RoundJobResult]:
-        if not self._slots:
-            return self.pool.run(jobs)
-        return train_dedicated(self.pool, jobs, self._slots, self.program.data.cost, self.markers)
-
-    def _stands(
-        self, key: Hashable, results: Mapping[Hashable, RoundJobResult], holders: Mapping[Hashable, int]
-    ) -> bool:
-        """Whether a job's result is usable: it is there, and any actor that holds its updates is alive."""
-        return key in results and (key == SERVER or not self.aggregation.holds or self.pool.lives(holders[key]))
-
-    def _aggregate(self, round: int, lanes: list[LaneResult], holders: list[int]) -> tuple[PartialSum, Aggregate]:
-        """Merge the lanes in their order, and compute the mean of their updates."""
-        with self.phases("merge"):
-            trained = TrainedLanes.merge(round, lanes, holders)
-            return trained.partial, self.aggregation.aggregate(self.pool, trained, self.layers)
+        kept = not self.aggregation.holds and large(min(sizes(self.layers, posted.broadcast)))
+        return (TrainKept if kept else TrainLane)(lane, inputs=(posted.clients, self.first), cost=cost, near=near)
 
     def _down_bytes(
         self, progress: Progress, chosen: Sequence[str], posted: Posted, lanes: Sequence[LaneResult]
@@ -243,14 +234,14 @@ class Rounds:
 
     def evaluate(self, state: ServerState, round: int, splits: list[str], final: bool) -> dict[str, Evaluation]:
         """Score each split in shards, and merge the scores in shard order."""
-        shards = self.plan.evaluation.shards
+        shards = {split: self.shards(self.program.data.evaluation(split)) for split in splits}
 
         def work() -> dict[tuple[str, int], Evaluation]:
             reference = self.put(state, round).server
             jobs = {
-                (split, shard): Evaluate(split, shard, shards, round, final, inputs=(reference,))
+                (split, shard): Evaluate(split, shard, shards[split], round, final, inputs=(reference,))
                 for split in splits
-                for shard in range(shards)
+                for shard in range(shards[split])
             }
             return self.pool.run(jobs)
 
@@ -259,10 +250,17 @@ class Rounds:
             results = self.again(work)
         merged_splits = {}
         for split in splits:
-            parts = [results[split, shard] for shard in range(shards)]
+            parts = [results[split, shard] for shard in range(shards[split])]
             metrics = reduce(lambda a, b: a + b, (part.metrics for part in parts), Metrics()).prefixed(split)
             merged_splits[split] = Evaluation(metrics, [row for part in parts for row in part.predictions])
         return merged_splits
+
+    def shards(self, data: Any) -> int:
+        """The number of shards that the data of a split are scored in."""
+        if isinstance(self.plan.evaluation.shards, int):
+            return self.plan.evaluation.shards
+        clients = self.plan.cohort.count(len(self.program.data.client_ids()))
+        return self.plan.evaluation.shard_count(self.plan.engine.lane_count(clients), len(data))
 
     def check(self, failures: list[Failure], of: int) -> None:
         """Raise RunError if more of a cohort failed than the run allows."""

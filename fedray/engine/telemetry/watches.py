@@ -21,7 +21,11 @@ class Phases:
         try:
             yield
         finally:
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.perf_counter() - started
+            self.add(phase, time.perf_counter() - started)
+
+    def add(self, phase: str, seconds: float) -> None:
+        """Add to a phase's seconds."""
+        self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
 
     def take(self) -> dict[str, float | None]:
         """Return the seconds as columns of a round's row (None: no such phase), and start again from zero."""

@@ -1,0 +1,90 @@
+"""The end of a run: its final scores, its tables, its model, and results.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fedray.engine.jobs.work import Program
+from fedray.engine.lane import personal
+from fedray.engine.round.plan import Plan
+from fedray.engine.round.records import failure_rows, formula, summary
+from fedray.engine.round.rounds import Rounds
+from fedray.engine.telemetry.watches import Stopwatch
+from fedray.runs.failures_table import FailuresTable
+from fedray.runs.folder import Progress, RunFolder, write_clients
+
+
+class Ending:
+    """What a run does after its last round."""
+
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        plan: Plan,
+        folder: RunFolder,
+        note: Callable[[str, dict[str, Any]], None],
+        failures: FailuresTable,
+    ) -> None:
+        self.name, self.plan, self.folder, self.note, self.failures = name, plan, folder, note, failures
+        self.algorithm, self.splits = program.algorithm, list(program.data.splits())
+
+    def end(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
+        """Score the initial and the best model on every split, write results and tables; returns results.json."""
+        watch = Stopwatch()
+        self.note("phase", {"text": "final evaluation"})
+        best = int(progress.best["round"]) if progress.best else progress.round
+        results: dict[str, Any] = {"name": self.name, "rounds": progress.round}
+        models = {"seed": 0, "best": best}
+        results |= {title: {"round": round} for title, round in models.items()}
+
+        def predictions() -> Iterator[dict[str, Any]]:
+            for title, round in models.items():  # one by one: models and predictions may need a lot of memory
+                state = progress.state if round == progress.round else self.folder.load(round).state
+                for split in self.splits:
+                    scored = rounds.evaluate(state, round, [split], final=True)[split]
+                    results[title] |= dict(scored.metrics)
+                    yield from ({"model": title, "split": split, **row} for row in scored.predictions)
+
+        self.folder.write_table("predictions.tsv", predictions())
+        if self.plan.evaluation.personal_final and self.algorithm.overrides("evaluate_personal"):
+            before = watch()
+            results["personal"] = self._personal(rounds, progress)
+            results["time/personal_s"] = watch() - before
+        self.folder.export("clients.parquet", lambda path: write_clients(progress.clients, path))
+        results |= summary(progress) | formula(self.algorithm, progress)
+        results["time/total_s"] = progress.totals["seconds"] + watch()
+        for option in rounds.options:
+            results |= option.results(progress, self.folder)
+        if signatures := dict(self.algorithm.signatures):
+            results["signatures"] = signatures
+        chosen = progress.state if best == progress.round else self.folder.load(best).state
+        self.folder.export("model", lambda path: self.algorithm.export(chosen, path))
+        self.folder.settle()
+        self.folder.write_json("results.json", results)  # last: a run that has it is finished
+        return results
+
+    def _personal(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
+        """Score the personal models of all clients that ever took part; returns plain means over the clients.
+
+        Writes personal.tsv, and with `evaluation.personal_predictions` also personal_predictions.tsv. Clients get the
+        last round's broadcast: those that train again for their score use its learning rate. The next may be 0.
+        """
+        clients = [(name, record.state) for name, record in sorted(progress.clients.items()) if record.rounds]
+        last, asked = progress.round - 1, self.plan.evaluation
+        what = "scoring the clients' personal models"
+        scored = rounds.again(lambda: personal.evaluate_all(
+            rounds.pool, clients, last, rounds.put(progress.state, last).clients, self.splits,
+            asked.personal_final_utterances, asked.personal_predictions,
+            lambda done, of: self.note("progress", {"done": done, "of": of, "what": what}),
+        ))  # fmt: skip
+        failures = [one.failure for one in scored if one.failure is not None]
+        self.failures.append(failure_rows(failures, progress.round + 1))  # a resumed run drops them and scores again
+        rounds.check(failures, len(scored))
+        rows = personal.table(scored)
+        self.folder.write_table("personal.tsv", rows)
+        if asked.personal_predictions:
+            self.folder.write_table("personal_predictions.tsv", personal.predictions(scored))
+        found = {"round": progress.round, "clients": len(scored) - len(failures)}
+        return found | personal.summary(rows, self.splits)
