@@ -37,7 +37,7 @@ SHOWN = (
 
 
 def listed() -> dict[str, str]:
-    """Name -> signature, of all that is public."""
+    """Name -> signature, of all that is public, with all methods."""
     return dict(sorted([*_names(), *_keys(), *_options()]))
 
 
@@ -85,7 +85,7 @@ def _described(name: str, found: Any) -> Iterator[tuple[str, str]]:
         yield name, _signature(found)
         for base in reversed(found.__mro__):
             for method in vars(base) if _ours(base) else ():
-                if not method.startswith("_") and method in _words():
+                if not method.startswith("_"):
                     yield from _member(f"{name}.{method}", inspect.getattr_static(found, method))
     else:
         yield name, _signature(found) if inspect.isfunction(found) else str(found)
@@ -101,7 +101,7 @@ def _member(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _words() -> frozenset[str]:
-    """The words of all code in the documentation: methods that it does not show may change."""
+    """The words of all code in the documentation."""
     inline = [text for page in _pages() for text in re.findall(r"`([^`]+)`", page)]
     return frozenset(re.findall(r"\w+", "\n".join([*inline, *_code()])))
 
@@ -135,6 +135,12 @@ def _options() -> Iterator[tuple[str, str]]:
         yield f"fedray {name}", " ".join(one.option_strings[-1] if one.option_strings else one.dest for one in taken)
 
 
+def promised(names: dict[str, str]) -> dict[str, str]:
+    """Without the methods that the documentation does not show: these may change."""
+    inner = {name for name in names if name.rpartition(".")[0] in names}
+    return {name: text for name, text in names.items() if name not in inner or name.rpartition(".")[2] in _words()}
+
+
 if __name__ == "__main__":
-    lines = [fedray.__version__, *(f"{name} = {signature}" for name, signature in listed().items())]
+    lines = [fedray.__version__, *(f"{name} = {text}" for name, text in promised(listed()).items())]
     FILE.write_text("\n".join(lines) + "\n", encoding="utf-8")
