@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedray.user import settle
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = ["Result", "RunState", "Workbench", "open", "resume", "run"]
 
 if TYPE_CHECKING:

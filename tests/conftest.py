@@ -74,7 +74,9 @@ def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     from fedray.report.canvas import Drawing
 
     def empty(canvas: Canvas) -> Drawing:
-        return Drawing(canvas.get_suptitle() or canvas.axes[0].get_title("left"), "<svg></svg>", b"\x89PNG")
+        return Drawing(
+            " ".join(canvas.get_suptitle().split("\n")) or canvas.axes[0].get_title("left"), "<svg></svg>", b"\x89PNG"
+        )
 
     monkeypatch.setattr(Drawing, "of", staticmethod(empty))
 

@@ -23,7 +23,7 @@ import scipy
 from matplotlib.figure import Figure
 
 from benchmarks import study
-from fedray.core.privacy.auditing import Scores, auroc
+from fedray.core.privacy.attacks import Scores, auroc
 from fedray.report.bootstrap import Interval
 from fedray.report.canvas import COLOURS, STYLE
 

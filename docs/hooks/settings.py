@@ -98,6 +98,8 @@ def summary(cls: type) -> str:
 
 def _type(hint: Any) -> str:
     text = hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
+    text = re.sub(r"Optional\[(\w+)\]", r"\1 | null", text)
+    text = re.sub(r"Union\[(\w+), (\w+)\]", r"\1 | \2", text)
     return text.replace("NoneType", "null").replace("None", "null").replace("typing.", "")
 
 

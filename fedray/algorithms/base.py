@@ -48,7 +48,7 @@ class TaskSettings(Ranged):
     """Settings of every algorithm that trains a task."""
 
     pretrain: PretrainSettings = field(default_factory=PretrainSettings)  # training of the seed model
-    # Patterns of the names of parameters and running statistics that stay with each client, such as "out.*".
+    # Patterns of names that stay with each client, such as "out.*", head (last layers) or norms; see `fedray model`.
     personal: list[str] = field(default_factory=list)
 
 

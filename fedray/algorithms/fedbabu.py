@@ -35,7 +35,7 @@ PARTS = ("all", "head")
 class FedBABUSettings(SGDSettings):
     """Settings of FedBABU."""
 
-    personal: list[str] = field(default_factory=lambda: ["out.*"])  # the head
+    personal: list[str] = field(default_factory=lambda: ["head"])  # the head
     finetune: str = "all"  # what a client fine-tunes before its model is scored: all | head
     finetune_epochs: Count = 5  # passes over the client's data
     client: ClientSettings = field(default_factory=lambda: ClientSettings(lr=0.1, batch=50, epochs=4, clip=None))

@@ -44,7 +44,6 @@ from fedray.training.knn.building import build_memory, fingerprint
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
 from fedray.training.knn.selection import best_by_search, setting_costs
 from fedray.training.local import LocalModel
-from fedray.training.optimizers import PretrainSettings
 from fedray.training.speech_to_text import SpeechToText
 from fedray.training.translation import Translation
 
@@ -69,7 +68,6 @@ class FedMemSettings(TaskSettings):
     searched: Natural = 0
     memory: MemorySettings = field(default_factory=MemorySettings)
     costs: bool = False  # write the cost of each setting on dev to personal.tsv
-    pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -45,7 +45,7 @@ from fedray.data.features.dataset import Batch
 from fedray.training.classification import Classification
 from fedray.training.local import LocalModel
 from fedray.training.means import Mean
-from fedray.training.optimizers import ClientOptimizer, ClientSettings, PretrainSettings
+from fedray.training.optimizers import ClientOptimizer, ClientSettings
 from fedray.training.personal import composed
 from fedray.training.task import Targets
 
@@ -83,7 +83,6 @@ class FedMLACSettings(SGDSettings):
     # the mean of the logits of w_i and this v_i).
     also_score: list[str] = field(default_factory=list)
     client: ClientSettings = field(default_factory=lambda: ClientSettings(lr=0.01, batch=16))
-    pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,7 +26,7 @@ from fedray.training.optimizers import ClientSettings
 class FedPerSettings(SGDSettings):
     """Settings of FedPer."""
 
-    personal: list[str] = field(default_factory=lambda: ["out.*"])  # W_P, the layers that stay with each client
+    personal: list[str] = field(default_factory=lambda: ["head"])  # W_P, the layers that stay with each client
     client: ClientSettings = field(default_factory=lambda: ClientSettings(lr=0.01, batch=128, epochs=4, clip=None))
 
 

@@ -32,7 +32,7 @@ from fedray.training.optimizers import ClientSettings
 class FedRepSettings(SGDSettings):
     """Settings of FedRep."""
 
-    personal: list[str] = field(default_factory=lambda: ["out.*"])  # the head h_i, which stays with each client
+    personal: list[str] = field(default_factory=lambda: ["head"])  # the head h_i, which stays with each client
     head_epochs: Count = 10  # passes over the client's data that fit its head, before those of the representation
     client: ClientSettings = field(default_factory=lambda: ClientSettings(lr=0.01, batch=10, clip=None))
 

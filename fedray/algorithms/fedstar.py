@@ -44,7 +44,7 @@ from fedray.data.features.dataset import Utterances, collate
 from fedray.training.classification import Classification
 from fedray.training.labelled import check_labelled
 from fedray.training.means import Mean
-from fedray.training.optimizers import ClientOptimizer, ClientSettings, PretrainSettings
+from fedray.training.optimizers import ClientOptimizer, ClientSettings
 
 WEIGHTS = ("paper", "authors")
 Positions = npt.NDArray[np.int64]
@@ -76,7 +76,6 @@ class FedSTARSettings(SGDSettings):
     labelled_batch: Count | None = None
     # `batch` counts unlabelled clips.
     client: ClientSettings = field(default_factory=lambda: ClientSettings(1e-3, 32, 1, None, "adam", 1e-4))
-    pretrain: PretrainSettings = field(default_factory=lambda: PretrainSettings(steps=0))
 
     def __post_init__(self) -> None:
         super().__post_init__()

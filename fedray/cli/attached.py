@@ -29,11 +29,11 @@ def add_to(commands: Commands) -> None:
         commands,
         "runs",
         "list runs: which are running, which have ended",
-        "List the runs in a folder on this machine, the newest last: their state, round and last change.",
+        "List the runs in a folder or a bucket, the newest last: their state, round and last change.",
         "fedray runs",
     )
     runs.add_argument(
-        "folder", nargs="?", metavar="DIR", help="a folder that holds runs (default: $FEDRAY_RUNS, or runs)"
+        "folder", nargs="?", metavar="DIR", help="a folder, or a URI, that holds runs (default: $FEDRAY_RUNS, or runs)"
     )
     watch = command(
         commands,
@@ -65,30 +65,33 @@ def show(options: argparse.Namespace, console: Console) -> int:
     """Print a table of the runs in a folder; returns the exit status."""
     from fedray.report.discover import folders_below
     from fedray.runs import places
-    from fedray.runs.folder import METRICS, RunFolder
+    from fedray.runs.folder import RunFolder
 
     place = places.usual_place("") if options.folder is None else places.place(options.folder)
-    if not isinstance(place, Path):
-        raise ValueError(f"{RunFolder(place).place}: `fedray runs` lists folders on a disk: name one")
+    shown = RunFolder(place).place
     table = Table(box=None, header_style="bold")
     for title in ("run", "state", "round", "last change"):
         table.add_column(title, justify="right" if title == "round" else "left", no_wrap=True)
-    runs = [(folder, folder.root) for folder, _ in folders_below(place) if folder.root is not None]
-    found = [(_changed(root / METRICS, root), root, folder) for folder, root in runs]
-    for changed, root, folder in sorted(found, key=lambda run: run[:2]):
-        when = datetime.fromtimestamp(changed).strftime("%Y-%m-%d %H:%M")
-        name = root.relative_to(place) if root != place else root
-        table.add_row(rich_text(str(name)), *_state_and_round(folder), when)
+    found = [(_changed(folder), folder.place, folder) for folder, _ in folders_below(place)]
+    for changed, where, folder in sorted(found, key=lambda run: run[:2]):
+        when = datetime.fromtimestamp(changed).strftime("%Y-%m-%d %H:%M") if changed else ""
+        within, _, _ = where.removeprefix(shown.partition("?")[0]).partition("?")
+        name = within.strip("/") or where
+        table.add_row(rich_text(name), *_state_and_round(folder), when)
     if not found:
-        raise ValueError(f"{place} holds no runs: name a folder that does")
-    console.print(f"[bold]{rich_text(str(place))}[/bold]", highlight=False, soft_wrap=True)
+        raise ValueError(f"{shown} holds no runs: name a folder that does")
+    console.print(f"[bold]{rich_text(shown)}[/bold]", highlight=False, soft_wrap=True)
     console.print(table, highlight=False)
     return 0
 
 
-def _changed(*paths: Path) -> float:
-    """When the first of the files that exist was last changed, in seconds since the epoch."""
-    return next(path.stat().st_mtime for path in paths if path.exists())
+def _changed(folder: RunFolder) -> float:
+    """When the newest round was written, in seconds since the epoch; 0 on object storage."""
+    from fedray.runs.folder import METRICS
+
+    if folder.root is None:
+        return 0.0
+    return next(path.stat().st_mtime for path in (folder.root / METRICS, folder.root) if path.exists())
 
 
 def _state_and_round(folder: RunFolder) -> tuple[str, str]:

@@ -26,27 +26,27 @@ def add_to(commands: Commands) -> None:
 
 
 def show(options: argparse.Namespace, console: Console) -> int:
-    """Print the tensors, and sums by module and by when they travel; returns the exit status."""
+    """Print the tensors, and sums by patterns of their names; returns the exit status."""
     from fedray import experiment
-    from fedray.experiment.tensors import TensorRow, first_broadcast, modules, tensor_rows
+    from fedray.experiment.tensors import TensorRow, by_pattern, first_broadcast, tensor_rows
 
     config, source = experiment.load(options.config, options.overrides)
     config = experiment.check(config, source)
     data, _ = experiment.build_data(config, source)
     algorithm, broadcast = first_broadcast(config, data)
-    rows = tensor_rows(algorithm.task.layout, broadcast)
+    rows = tensor_rows(algorithm.task, broadcast)
 
     def sums(name: str, tensors: Sequence[TensorRow]) -> tuple[str, ...]:
         words = (", ".join(dict.fromkeys(getattr(row, key) for row in tensors)) for key in ("kind", "travels"))
         return name, f"{len(tensors):,}", f"{sum(row.numbers for row in tensors):,}", *words
 
-    table = _table(f"Tensors of model {config.model.kind}", "name", "shape", "numbers", "kind", "travels")
+    table = _table(f"Tensors of model {config.model.kind}", "name", "shape", "numbers", "kind", "travels", "aliases")
     for row in rows:
         shape = " x ".join(map(str, row.shape)) or "1"
-        table.add_row(rich_text(row.name), shape, f"{row.numbers:,}", row.kind, row.travels)
+        table.add_row(rich_text(row.name), shape, f"{row.numbers:,}", row.kind, row.travels, ", ".join(row.aliases))
     console.print(table)
-    table = _table("Modules", "pattern", "tensors", "numbers", "kind", "travels")
-    for pattern, tensors in modules(rows).items():
+    table = _table("Patterns and aliases", "pattern", "tensors", "numbers", "kind", "travels")
+    for pattern, tensors in by_pattern(rows).items():
         table.add_row(*sums(pattern, tensors))
     table.add_section()
     table.add_row(*sums("all", rows))

@@ -60,15 +60,16 @@ def detached(place: str, log: Path | None = None) -> int:
 
 def show_results(folder: RunFolder, results: Mapping[str, Any], console: Console) -> None:
     """Print results.json: a table of the scores of the first model and of the best round, and the totals."""
-    from fedray.runs.scores import first_model_in, scores
+    from fedray.runs.scores import WITHOUT, first_model_in, scores, shown_round
 
+    found = scores(results)
     table = Table(title=f"{rich_text(results['name'])}: {results['rounds']} rounds", title_justify="left")
     table.add_column("")
-    for title in (first_model_in(folder), f"best round ({results['best']['round']})", "change"):
+    for title in (first_model_in(folder), shown_round(results), "change"):
         table.add_column(title, justify="right")
-    for score in scores(results):
+    for score in found:
         table.add_row(rich_text(score.title), f"{score.seed:.2f}", f"{score.best:.2f}", score.change)
-    console.print(table)
+    console.print(table if found else f"{table.title}\n{WITHOUT}", highlight=False)
     if personal := results.get("personal"):
         console.print(personal_table(personal))
     if spent := results.get("privacy"):

@@ -1,7 +1,8 @@
-"""`fedray new`: a project with an algorithm of your own, which starts from a configuration that comes with fedray."""
+"""`fedray new`: a project with an algorithm of your own, which starts from another configuration."""
 
 from __future__ import annotations
 
+import os
 import re
 from functools import partial
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from fedray.experiment import Config
 from fedray.storage.files import write_atomically
 from fedray.training.tasks import TASKS
 
+MODULE = "my_algorithm"  # of a project
 ROUNDS, STEPS = 2, 400  # of a new project's run, and of its seed model
 SMALL = {"kind": "conformer", "d_model": 16, "ffn": 32, "layers": 1, "kernel": 7}
 FILES = ("README.md", "config.yaml", "my_algorithm.py", "run.py", "sweep.py", "test_my_algorithm.py")
@@ -28,23 +30,20 @@ FILES = ("README.md", "config.yaml", "my_algorithm.py", "run.py", "sweep.py", "t
 def write(folder: Path, name: str) -> str:
     """Write the project; returns the commands to type next, in words.
 
-    ValueError: the folder is a file or not empty, or no shipped configuration of a run has the name.
+    `name`: of a shipped configuration, or a file. ValueError: the folder is a file or not empty, or there is no such
+    configuration of a run.
     """
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file: name a new folder")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder")
-    path = shipped.find("configs", name)
-    if path is None and Path(name).is_file():
-        raise ValueError(
-            f"--from takes a configuration that comes with fedray, not a file of your own ({name}): take the nearest "
-            "one, and let the project's config.yaml extend your file"
-        )
-    if path is None:
-        raise ValueError(shipped.unknown("configs", name))
-    short = path.relative_to(shipped.folder("configs")).with_suffix("").as_posix()
-    if "algorithm" not in (values := source.read(path).values):
-        raise ValueError(f"{short} is for `fedray pretrain` and has no algorithm: choose a configuration of a run")
+    path = shipped.locate("configs", name).resolve()
+    if path.is_relative_to(home := shipped.folder("configs").resolve()):
+        short = path.relative_to(home).with_suffix("").as_posix()
+    else:  # a file of the user's own
+        short = os.path.relpath(path, folder)
+    if "algorithm" not in (values := source.read(path).given):
+        raise ValueError(f"{short} has no algorithm: choose a configuration of a run, not one for `fedray pretrain`")
     words = described(folder, short, path, values)
     environment = Environment(
         loader=PackageLoader("fedray.cli"),
@@ -59,24 +58,33 @@ def write(folder: Path, name: str) -> str:
     corpus = f" data.root=FOLDER  # of the corpus {words['corpus']}" if words["root"] else ""
     pytest = "python -m pytest" if find_spec("pytest") else "pip install pytest && python -m pytest"
     steps = [f"cd {quote(str(folder))}", f"python run.py{corpus}", pytest]
+    if words["modules"]:
+        found = quote(str(path.parent.resolve()))
+        steps.insert(1, f"export PYTHONPATH={found}  # for {', '.join(words['modules'])}, which {short} imports")
     return f"{folder} has {', '.join(FILES)}. Next:\n" + "".join(f"  {step}\n" for step in steps)
 
 
 def described(folder: Path, name: str, path: Path, values: source.Values) -> dict[str, Any]:
     """The values of the templates' variables."""
-    config, _ = experiment.load(path)
+    config, _ = experiment.load(path, folder=path.parent)
+    if MODULE in config.imports:
+        raise ValueError(f"{path}: imports {MODULE}, as the project's own file is called: rename the file")
     parent = ALGORITHMS[config.algorithm.kind]
     metric, mode = TASKS[config.task.kind].best
-    section = {key: value for key, value in values["algorithm"].items() if key not in ("kind", "pretrain")}
+    given = values["algorithm"] if isinstance(values["algorithm"], dict) else {}  # a word: the kind alone
+    section = {key: value for key, value in given.items() if key not in ("kind", "pretrain")}
     rounds = min(ROUNDS, config.rounds)
     steps = config.algorithm.settings.pretrain.steps
-    pretrain = dict(values["algorithm"].get("pretrain", {})) | {"steps": min(STEPS, steps)}
+    pretrain = dict(given.get("pretrain", {})) | {"steps": min(STEPS, steps)}
     small = f"  # Small: {name} trains its seed model for {steps:,} steps.\n" if steps > STEPS else ""
     title = re.sub(r"[^\w-]+", "-", folder.resolve().name).strip("-") or "mine"
     return {
         "name": title,
         "value": source.as_value(title),  # a folder may be named `true` or `1e5`
         "config": name,
+        "extends": source.as_value(name),
+        "modules": config.imports,
+        "imports": dumped({"imports": [*config.imports, MODULE]}),
         "summary": shipped.summary(path),
         "parent": parent.__name__,
         "settings": settings_class(parent).__name__,
@@ -86,11 +94,19 @@ def described(folder: Path, name: str, path: Path, values: source.Values) -> dic
         "rounds": rounds,
         "full_rounds": config.rounds,
         "corpus": config.data.corpus,
-        "root": config.data.corpus != "embedded",
+        "root": config.data.corpus != "embedded" and config.data.root is None,
         "algorithm": _indented(section),
         "pretrain": small + _indented({"pretrain": pretrain}),
+        "place": _absolute(values.get("data", {}).get("root")),
         "toy": dumped(toy(config, rounds)),
     }
+
+
+def _absolute(root: object) -> str:
+    """A relative path of data.root as an absolute one, to write into YAML; empty for any other value."""
+    if not isinstance(root, str) or "${" in root or "://" in root or os.path.isabs(os.path.expanduser(root)):
+        return ""
+    return source.as_value(os.path.abspath(root))
 
 
 def toy(config: Config, rounds: int) -> dict[str, Any]:

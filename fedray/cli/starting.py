@@ -30,7 +30,8 @@ def add_to(commands: Commands) -> None:
         "new",
         "write a project with an algorithm of your own",
         "Write a project into a new folder: a configuration, an algorithm of your own, a sweep, a test and a README. "
-        "The algorithm starts as a variant of the algorithm of a configuration that comes with fedray.",
+        "The algorithm starts as a variant of the algorithm of a configuration: of one that comes with fedray, or of "
+        "your own.",
         "fedray new mine --from fednst/embedded",
     )
     new.add_argument("folder", metavar="DIR", help="the folder to write, which is new or empty")
@@ -39,7 +40,7 @@ def add_to(commands: Commands) -> None:
         dest="config",
         default="fednst/embedded",
         metavar="CONFIG",
-        help="a name that `fedray configs` lists (default: fednst/embedded)",
+        help="a YAML file, or a name that `fedray configs` lists (default: fednst/embedded)",
     )
 
 

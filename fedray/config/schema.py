@@ -15,9 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, is_dataclass
 from typing import Any, TypeVar, get_args
 
+import yaml
 from omegaconf.errors import OmegaConfBaseException
 
-from fedray.config.source import ConfigError, Source, Values
+from fedray.config import shipped
+from fedray.config.source import ConfigError, Source, Values, read
 from fedray.config.typed import converted, named_sections, shown, type_hints, type_words
 from fedray.core.ranges import Range, ranges
 from fedray.core.settings import Choice, kind_of, settings_class
@@ -51,7 +53,7 @@ def build_section(cls: type[T], source: Source, prefix: str, values: object) -> 
             arguments[name] = _build_kind(f, source, dotted, values.get(name))
         elif name not in values:
             if f.default is MISSING and f.default_factory is MISSING:
-                missing = source.again(dotted) or f"{dotted} is missing and has no default"
+                missing = source.again(dotted) or f"{dotted} is missing and has no default{_example(dotted)}"
                 raise ConfigError(f"{source.where(prefix)}: {missing}")
         elif isinstance(hints[name], type) and is_dataclass(hints[name]):
             arguments[name] = build_section(hints[name], source, dotted, _over_default(f, values[name]))
@@ -97,7 +99,7 @@ def _build_kind(f: Field[Any], source: Source, dotted: str, values: object) -> o
     kind = values.pop("kind", default)
     known = f"known kinds: {', '.join(registry)}"
     if kind is None:
-        raise ConfigError(f"{source.where(dotted)}: {dotted}.kind is missing; {known}")
+        raise ConfigError(f"{source.where(dotted)}: {dotted}.kind is missing; {known}{_example(f'{dotted}.kind')}")
     if not isinstance(kind, str) or kind not in registry:
         close = difflib.get_close_matches(str(kind), registry, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
@@ -155,6 +157,18 @@ def _check_numbers(value: object, limits: Range | None, dotted: str, source: Sou
         else:
             continue
         raise ConfigError(f"{source.where(dotted)}: {dotted} {wrong}, not {number}")
+
+
+def _example(key: str) -> str:
+    """How a configuration that comes with fedray sets the key; empty if it does not."""
+    name = "fednst/embedded"
+    values = read(shipped.locate("configs", name)).values
+    if not has(values, key):
+        return ""
+    shown = (
+        yaml.safe_dump(pick(values, [key])[key], default_flow_style=True, width=10_000).removesuffix("...\n").strip()
+    )
+    return f"; {name} has {key}: {shown}"
 
 
 def plain(instance: object) -> Values:

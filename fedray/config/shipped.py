@@ -64,6 +64,7 @@ def summary(path: Path) -> str:
     if path.suffix == ".py":
         comment = ast.get_docstring(ast.parse(text)) or ""
     else:
-        comment = " ".join(line.removeprefix("#").strip() for line in re.findall(r"\A(?:#.*\n)+", text)[0].splitlines())
+        above = re.match(r"(?:#.*\n)*", text)
+        comment = " ".join(line.removeprefix("#").strip() for line in (above[0] if above else "").splitlines())
     first = re.split(r"(?<=\.)\s+(?=[A-Z`])|\n\n", comment, maxsplit=1)[0]
     return " ".join(first.split()).removesuffix(".")

@@ -29,8 +29,10 @@ class CohortSettings(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.size is None) == (self.fraction is None):
-            raise ValueError("set either size (clients a round) or fraction (share of the population), not both")
+        if self.size is None and self.fraction is None:
+            raise ValueError("set size (clients a round), such as size: 10, or fraction (share of all), such as 0.1")
+        if self.size is not None and self.fraction is not None:
+            raise ValueError("size and fraction are both set: unset one, with size=null or fraction=null")
         if self.sampling not in SAMPLINGS:
             raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, not {self.sampling!r}")
         if self.limit is not None and self.sampling != "poisson":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedray.runs.folder import METRICS, RunFolder
-from fedray.runs.scores import check_results, first_model_in, scores
+from fedray.runs.scores import WITHOUT, check_results, first_model_in, scores, shown_round
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,15 +69,36 @@ class Result:
 
         return pd.read_parquet(io.BytesIO(RunFolder(self.folder).storage.read("clients.parquet")))
 
+    def personal(self) -> pd.DataFrame:
+        """personal.tsv: a row per client and split, with the scores of the client's personal model.
+
+        WER and accuracy are in percent. ValueError: the run did not score personal models.
+        """
+        import pandas as pd
+
+        folder = RunFolder(self.folder)
+        if not folder.exists("personal.tsv"):
+            raise ValueError(
+                f"{folder.place} has no scores of personal models: set evaluation.personal_final=true in a new run, of "
+                "an algorithm that scores them"
+            )
+        names = {"client": str, "split": str}
+        return pd.read_csv(
+            io.StringIO(folder.read_text("personal.tsv")), sep="\t", dtype=names, na_values=[""], keep_default_na=False,
+            quoting=3,
+        )  # fmt: skip
+
     def _repr_html_(self) -> str:
         if "best" not in self.results:
             stopped = f"stopped after round {self.results.get('stopped') or 0}"
             how = stopped if self.results else "continues without this process"
             return f"<p>The run in <code>{escape(str(self.folder))}</code> {how}.</p>"
-        heads = ("", first_model_in(RunFolder(self.folder)), f"best round ({self.results['best']['round']})", "change")
+        heads = ("", first_model_in(RunFolder(self.folder)), shown_round(self.results), "change")
         rows = [(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change) for score in scores(self.results)]
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
         caption = f"{self.results['name']}: {self.results['rounds']} rounds, {self.results['time/total_s']:.0f} s, "
         caption += f"{self.results['traffic/total_bytes'] / 1e9:.3f} GB, run folder {self.folder}"
+        if not rows:
+            return f"<p>{escape(caption)}</p><p>{escape(WITHOUT)}</p>"
         head = "".join(f"<th>{cell}</th>" for cell in heads)
         return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -6,6 +6,14 @@ from abc import abstractmethod
 
 from torch import Tensor, nn
 
+LAST = ("out", "ctc_head", "attention_head")  # layers that give scores of classes or of tokens
+
+
+def last_layers(model: nn.Module) -> list[str]:
+    """The names of the layers that give the outputs: what the model's `head` names, or those of fedray's models."""
+    children, names = dict(model.named_children()), dict.fromkeys((getattr(model, "head", None), *LAST))
+    return [name for name in names if name in children]
+
 
 class Heads(nn.Module):
     """A recogniser or translator with CTC, a decoder, or both. Abstract."""

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 import matplotlib
@@ -50,7 +51,9 @@ STYLE: dict[RcKeyType, object] = {
     "svg.hashsalt": "fedray",  # equal figures give equal bytes
 }
 WIDTH, HEIGHT, LEGEND_LINE = 5.6, 3.0, 0.17  # inches
+TITLE_CHARACTERS = 62  # per line of a figure of this width
 LEGEND_CHARACTERS = 76  # per line, below the axes
+SHORT = 200  # times the least value is the largest one on a short logarithmic axis
 ROW_CHARACTERS, ROW_LINE = 32, 0.16  # characters per line left of the axes, and its height in inches
 
 
@@ -70,7 +73,7 @@ class Drawing:
         svg, png = io.StringIO(), io.BytesIO()
         canvas.savefig(svg, format="svg", transparent=True, metadata={"Date": None})
         canvas.savefig(png, format="png", dpi=160, facecolor="white")
-        suptitle = canvas.get_suptitle()
+        suptitle = " ".join(canvas.get_suptitle().split("\n"))
         return cls(suptitle or canvas.axes[0].get_title("left"), svg.getvalue(), png.getvalue())
 
     def _repr_png_(self) -> bytes:
@@ -83,7 +86,8 @@ class Drawing:
         text = re.sub(r' xmlns(:xlink)?="[^"]*"', "", text)
         text = re.sub(r' (width|height)="[\d.]+pt"', "", text, count=2)
         text = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{name}-", text)
-        return text.replace(INK, "currentColor").replace("<svg", '<svg role="img"', 1)
+        label = f'<svg role="img" aria-label="{escape(self.words)}"'
+        return text.replace(INK, "currentColor").replace("<svg", label, 1)
 
 
 def style() -> AbstractContextManager[None]:
@@ -91,19 +95,36 @@ def style() -> AbstractContextManager[None]:
     return matplotlib.rc_context(dict(STYLE))
 
 
+class Powers(LogLocator):
+    """Ticks at the powers of ten; on a short axis also at 2 and 5 times each."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """The ticks from `vmin` to `vmax`."""
+        self.set_params(subs=(1.0, 2.0, 5.0) if vmax <= SHORT * vmin else (1.0,))
+        found: Sequence[float] = super().tick_values(vmin, vmax)
+        return found
+
+
 def new(words: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
     """A canvas with one pair of axes and a title; `height` in inches."""
     canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
     axes = canvas.add_subplot()
-    axes.set_title(words[:1].upper() + words[1:])
+    head(canvas, words)
     return canvas, axes
 
 
+def head(canvas: Canvas, words: str) -> None:
+    """Give a canvas its title, on as many lines as it takes."""
+    lines = textwrap.wrap(words[:1].upper() + words[1:], round(TITLE_CHARACTERS * canvas.get_figwidth() / WIDTH))
+    canvas.set_figheight(canvas.get_figheight() + LEGEND_LINE * (len(lines) - 1))
+    canvas.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10, fontweight="bold")
+
+
 def logarithmic(axes: Axes, name: str) -> None:
-    """Scale the axis `name` ("x" or "y") by logarithm, with plain numbers at 1, 2 and 5 times each power of ten."""
+    """Scale the axis `name` ("x" or "y") by logarithm, with plain numbers."""
     axes.set(**{f"{name}scale": "log"})
     axis = axes.xaxis if name == "x" else axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_locator(Powers())
     axis.set_major_formatter("{x:,.7g}")  # matplotlib's powers of ten are mathematics, which the style switches off
     axis.set_minor_formatter(NullFormatter())
 

@@ -18,7 +18,7 @@ from fedray.report.recorded import Run
 from fedray.report.sweep_description import SweepDescription
 from fedray.report.targets import Target
 from fedray.report.words import NAMES, rising, title
-from fedray.runs.scores import first_model
+from fedray.runs.scores import INITIAL, first_model
 
 FEW = 20  # speakers or clients; with fewer, percentile intervals are too narrow: see `bootstrap.Change`
 
@@ -51,7 +51,7 @@ class Comparison:
     def first_model(self) -> str:
         """What the model before the first round is called: "seed model" if a run trained or loaded it."""
         names = {first_model(run.config) for run in self.runs}
-        return "initial model" if names == {"initial model"} else "seed model"
+        return INITIAL if names == {INITIAL} else "seed model"
 
     @property
     def units(self) -> str:
@@ -65,8 +65,10 @@ class Comparison:
     @property
     def caption(self) -> str:
         """The meaning of the table's cells, what makes rows hard to compare, and the runs that are not finished."""
-        random = " (random weights)" * (self.first_model == "initial model")
-        words = [f"Scores are {self.first_model}{random} → best round (chosen on dev), means over the runs of a row."]
+        random = " (random weights)" * (self.first_model == INITIAL)
+        dev = any(name.startswith("dev/") for run in self.runs for name in run.best)
+        which = "best round (chosen on dev)" if dev else "last round (without dev none is the best)"
+        words = [f"Scores are {self.first_model}{random} → {which}, means over the runs of a row."]
         if any(group.deviation(self.metric) is not None for group in self.groups):
             words.append("± is the standard deviation over these runs.")
         if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):

@@ -1,4 +1,4 @@
-"""Further tables of a report: what runs spend until they reach a target, devices, audits, bounds by layer."""
+"""The tables of a page: scores, what runs spend until they reach a target, devices, audits, bounds by layer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fedray.report import devices, privacy, targets
+from fedray.report import tables as scores
 from fedray.report.comparison import Comparison
 from fedray.report.groups import Group
 from fedray.report.tables import fitted
-from fedray.report.words import number
+from fedray.report.words import number, with_unit
 
 SPENT = {  # column title -> metric and the factor on its value
     "virtual hours": ("virtual/hours", 1),
@@ -37,6 +38,17 @@ class Further:
         names = [name for name in self.rows[0] if name]
         spare = [name for name in names if name not in self.most]
         return fitted(self.title, self.caption, self.rows, names, spare, console)
+
+
+def main(comparison: Comparison) -> list[Further]:
+    """The table of the compared score, and one of all other scores: both fit on a page that a single one would not."""
+    rows, others = scores.rows(comparison), [with_unit(name) for name in scores.scores(comparison)]
+    first = [{name: cell for name, cell in row.items() if name not in others} for row in rows]
+    found = [Further("", first, comparison.caption, ())]
+    if others:
+        rest = [{name: cell for name, cell in row.items() if name in ("", *others)} for row in rows]
+        found.append(Further("Other scores", rest, f"{comparison.start('')} → best round, as above.".capitalize(), ()))
+    return found
 
 
 def tables(comparison: Comparison) -> list[Further]:

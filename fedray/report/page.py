@@ -37,7 +37,7 @@ from fedray.report.figures import (
 )
 from fedray.report.groups import SEEDS
 from fedray.report.recorded import Run
-from fedray.report.words import minus, number, title
+from fedray.report.words import kept, minus, number, title
 from fedray.runs.folder import RunFolder
 from fedray.runs.scores import first_model
 
@@ -53,7 +53,7 @@ ENVIRONMENT = Environment(
     loader=PackageLoader("fedray.report", ""),
 )
 STYLESHEET = Markup(files("fedray.report").joinpath("page.css").read_text(encoding="utf-8"))
-ENVIRONMENT.filters |= {"minus": minus, "number": number, "metric": title}
+ENVIRONMENT.filters |= {"minus": minus, "number": number, "metric": title, "kept": kept}
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,8 @@ def html(comparison: Comparison, drawn: Mapping[str, Drawing], missing: Mapping[
     return ENVIRONMENT.get_template("page.html").render(
         report=comparison,
         sentences=tables.sentences(comparison),
-        rows=tables.rows(comparison),
-        further=further.tables(comparison),
-        figures={name: (found.words, Markup(found.inline(name))) for name, found in drawn.items()},
+        tables=[*further.main(comparison), *further.tables(comparison)],
+        figures=[Markup(found.inline(name)) for name, found in drawn.items()],
         missing=missing,
         run=first,
         first_model=first_model(first.config),

@@ -18,7 +18,8 @@ from fedray.report.comparison import Comparison
 from fedray.report.effort import spent
 from fedray.report.groups import SEEDS, Group
 from fedray.report.recorded import Run
-from fedray.report.words import duration, in_percent, in_points, minus, number, span, title, with_unit
+from fedray.report.words import duration, in_percent, in_points, minus, number, rising, span, title, with_unit
+from fedray.runs.scores import INITIAL, first_model
 
 HEADER = 12  # characters per line
 SHOWN = ("wer", "accuracy", "bleu", "chrf", "macro_f1")
@@ -208,6 +209,11 @@ def _sentence(comparison: Comparison, group: Group) -> str:
     if before is None or after is None:
         return f"{group.label}: {title(metric)} {number(after, metric)}{percent}.{more}"
     moved = f"{title(metric)} from {number(before, metric)} to {number(after, metric)}{percent}"
+    if in_percent(metric) and not rising(metric) and max(before, after) >= 100:
+        whose = "still" if after >= 100 else f"the {comparison.start(metric)} made"
+        return f"{group.label} takes the {moved}: {whose} at least as many errors as there are words.{more}"
+    if not metric.startswith("personal/") and all(first_model(run.config) == INITIAL for run in group.runs):
+        return f"{group.label} reaches a {title(metric)} of {number(after, metric)}{percent} from random weights.{more}"
     if change is None:
         return f"{group.label} takes the {moved}."
     numbers = f"({minus(change)} {units})"

@@ -115,6 +115,12 @@ def duration(seconds: Iterable[float]) -> str:
     return f"{found:.0f} s" if found < 100 else f"{found / 60:.1f} min" if found < 6000 else f"{found / 3600:.1f} h"
 
 
+def kept(text: object) -> str:
+    """The text with no-break spaces in numbers, with their units, and in intervals: lines break between them only."""
+    within = re.sub(r"(?<=\d) (?=[%→a-z])|(?<=→) ", "\N{NO-BREAK SPACE}", str(text))
+    return re.sub(r"\[[^\]]*\]|± \d\S*", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), within)
+
+
 def minus(text: object) -> str:
     """The text with typographic minus signs before numbers; hyphens between letters stay."""
     return re.sub(r"(?<![^\W_])-(?=\d)", "−", str(text))

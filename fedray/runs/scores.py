@@ -11,6 +11,7 @@ from fedray.runs.folder import RunFolder
 from fedray.runs.strangers import read_config
 
 REMEDY = "restore it, or remove it to continue without it"
+INITIAL = "initial model"  # one with random weights
 TOTALS = ("rounds", "traffic/total_bytes", "clients/failed", "time/total_s")  # of a finished run
 
 
@@ -27,7 +28,7 @@ def first_model(config: object) -> str:
     """
     algorithm, model = _section(config, "algorithm"), _section(config, "model")
     trained = _section(algorithm, "pretrain").get("steps") != 0
-    return "seed model" if trained or model.get("init") or model.get("folder") else "initial model"
+    return "seed model" if trained or model.get("init") or model.get("folder") else INITIAL
 
 
 def first_model_in(folder: RunFolder) -> str:
@@ -60,6 +61,19 @@ def scores(results: Mapping[str, Any]) -> list[Score]:
     """The scores in the content of a results.json; null is NaN."""
     best, seed = results["best"], results["seed"]
     return [Score(name, _number(seed.get(name)), _number(best[name])) for name in best if name != "round"]
+
+
+WITHOUT = (
+    "No scores: the data have neither dev nor test, so nothing says which round is best or what the model has learnt. "
+    "Set data.dev_share and data.test_share, or name the files of dev and test; metrics.jsonl has the training loss."
+)
+
+
+def shown_round(results: Mapping[str, Any]) -> str:
+    """The round whose scores are shown: the best one on dev, or without dev the last."""
+    best = results["best"]
+    which = "best" if any(name.startswith("dev/") for name in best) else "last"
+    return f"{which} round ({best['round']})"
 
 
 def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] = ()) -> None:

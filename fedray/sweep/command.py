@@ -173,6 +173,7 @@ def _tracked(sweep: Sweep, folder: RunFolder, first: Config) -> Iterator[Trackin
     name = Path(folder.place).name
     card = Card(name, {"question": sweep.question, "keys": list(sweep.space)}, {"name": sweep.name}, sweep=name)
     tracking = Tracking(first.tracker, card, folder, lambda text: print(f"{sweep.name}: {text}", file=sys.stderr))
+    tracking.knock()
     tracking.begin()
     try:
         yield tracking
@@ -209,7 +210,7 @@ def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid, trials: int, ro
             mean = f", the mean of {runs} trials" if runs > 1 else ""
             print(f"best {sweep.metric}: {best.label} with {best.score(sweep.metric):.4g}{mean}")
     if folder.root is not None:  # Tune's own line names a temporary folder
-        print(f"curves: tensorboard --logdir {quote(folder.place)}")
+        print(f"curves: tensorboard --logdir {quote(folder.place)}  # pip install 'fedray[tensorboard]'")
     print(f"experiment: {folder.place}")
     again = "the same command with --resume"
     if failed:

@@ -58,7 +58,7 @@ class AdamWSettings(Ranged):
 class PretrainSettings(AdamWSettings):
     """Training of the seed model."""
 
-    steps: Natural = 2600  # 0: no training, the initial weights are the seed model
+    steps: Natural = 0  # on what the server has labelled; 0: no training, the initial weights are the seed model
     # Parts of a batch, of at least two utterances each, that different client actors compute. Worthwhile above a
     # million parameters.
     shards: Count = 1

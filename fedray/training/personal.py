@@ -6,7 +6,7 @@ client's state, and every model that the client trains or scores is composed of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -22,16 +22,17 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def check_patterns(patterns: Sequence[str], layout: Layout) -> None:
+def check_patterns(patterns: Sequence[str], layout: Layout, aliases: Iterable[str] = ()) -> None:
     """Check patterns against the layout that they gave. ValueError: one matches nothing, or together all."""
     names = [entry.name for entry in layout.entries if entry.start < layout.personal.stop]
     modules = list(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in names if "." in name))
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            near = get_close_matches(pattern, [*modules, *names], cutoff=0.5) or modules or names
+            known = [*aliases, *modules] or names
+            near = get_close_matches(pattern, [*aliases, *modules, *names], cutoff=0.5) or known
             raise ValueError(
                 f"algorithm.personal: {pattern!r} matches no trained parameter or running statistic of the model; "
-                f"near it: {', '.join(near)}"
+                f"near it: {', '.join(near)} (`fedray model` lists all)"
             )
     if patterns and not layout.trainable:
         what = f"{patterns[0]!r} matches" if len(patterns) == 1 else f"{', '.join(map(repr, patterns))} match"

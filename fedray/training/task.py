@@ -27,6 +27,7 @@ from fedray.data.manifest import Mask, Rows
 from fedray.models import MODELS, kernels
 from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.export_recogniser import FeatureDescription
+from fedray.models.heads import last_layers
 from fedray.models.norms import norm_layers, running_statistics
 from fedray.models.weights import load_weights
 from fedray.training.loans import Loans
@@ -148,11 +149,13 @@ class Task(ABC):
     def with_personal(self, patterns: Sequence[str]) -> Self:
         """The same task with a personal part: parameters and running statistics with names that a pattern matches.
 
-        Patterns are those of `fnmatch`. ValueError: one matches nothing, or nothing is left that travels.
+        Patterns are those of `fnmatch`, or `aliases` of some. ValueError: one matches nothing, or nothing is left that
+        travels.
         """
-        other = self.plain._copy()
-        other.personal, other._plain = tuple(patterns), self.plain if patterns else None
-        check_patterns(other.personal, other.layout)
+        other, known = self.plain._copy(), self.aliases() if patterns else {}
+        other.personal = tuple(name for pattern in patterns for name in known.get(pattern, [pattern]))
+        other._plain = self.plain if patterns else None
+        check_patterns(other.personal, other.layout, known)
         return other
 
     @property
@@ -216,6 +219,12 @@ class Task(ABC):
     def norms(self) -> list[str]:
         """The names of the model's norm layers of all kinds."""
         return norm_layers(self._built()[0])
+
+    def aliases(self) -> dict[str, list[str]]:
+        """Aliases of patterns of names: `head` for the last layers, `norms` for the norm layers of all kinds."""
+        model = self.plain._built()[0]
+        layers = {"head": last_layers(model), "norms": norm_layers(model)}
+        return {alias: [f"{name}.*" for name in names] for alias, names in layers.items() if names}
 
     def _stays(self, name: str) -> bool:
         return matches(name, self.personal)

@@ -17,7 +17,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.models import MODELS
 from fedray.models.crnn import CRNNSettings
 from fedray.training.personal import PART
-from tests import keywords
+from tests import keywords, speech
 from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client, personal
 
@@ -135,11 +135,24 @@ def test_a_federation_of_one_is_the_same_whatever_is_personal(folder: Path, kind
     assert kept[1] == kept[0] | {PART}
 
 
+def test_head_and_norms_are_names_for_layers_of_any_model(folder: Path, tones: Path) -> None:
+    for alias, pattern in (("head", "out.*"), ("norms", "norm.*")):
+        assert build(folder, [alias])[0].task.layout == build(folder, [pattern])[0].task.layout
+    algorithm = {"kind": "fedavg", "personal": ["head", "norms"], "pretrain": {"steps": 1}}
+    settings = speech.settings(tones, algorithm=algorithm, evaluation={"shards": 2, "personal_final": True})
+    conformer = by_hand.build(settings)[0].task
+    layout, norms = conformer.layout, conformer.norms()
+    stay = [e.name for e in layout.entries if layout.personal.start <= e.start < layout.personal.stop]
+    assert {name.rpartition(".")[0] for name in stay} == {"ctc_head.w", *norms}
+    assert any("norm" not in name for name in norms)  # so that no pattern of names finds them all
+
+
 @pytest.mark.parametrize(
     ("patterns", "said"),
     [
         (["frist.*"], r"'frist\.\*' matches no trained parameter or running .* of the model; near it: first\.\*"),
-        (["head.*"], r"'head\.\*' matches .*; near it: first\.\*, norm\.\*, out\.\*"),
+        (["head.*"], r"'head\.\*' matches .*; near it: head \(`fedray model` lists all\)"),
+        (["nothing"], r"'nothing' matches .*; near it: head, norms, first\.\*, norm\.\*, out\.\*"),
         (["out.*", "OUT.bias"], r"'OUT\.bias' matches .*; near it: out\.bias"),
         (["*"], r"'\*' matches every trained parameter, .*: leave out one of first\.\*, norm\.\*, out\.\*"),
         (["[fno]*", "out.*"], r"'\[fno\]\*', 'out\.\*' match every trained parameter"),
@@ -152,8 +165,6 @@ def test_patterns_that_match_nothing_or_everything(folder: Path, patterns: list[
 
 def test_adapters_may_be_personal(tones: Path) -> None:
     """FedLoRA averages A and keeps B with each client."""
-    from tests import speech
-
     algorithm = {"kind": "fedlora", "lora": {"rank": 2}, "personal": ["*.b"], "pretrain": {"steps": 1}}
     settings = speech.settings(tones, algorithm=algorithm, evaluation={"shards": 2, "personal_final": True})
     lora, data, state = by_hand.build(settings)

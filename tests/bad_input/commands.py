@@ -48,7 +48,7 @@ CASES = (
     wrong("a sweep that is not there", "sweep nothing", "there is no file nothing"),
     wrong("configs of a word that nothing has", "configs qqq", "no name or description contains 'qqq'"),
     wrong("new from nothing", "new mine --from nothing", "there is no file nothing"),
-    wrong("new from a pre-training", "new mine --from fedstar/pretraining", "is for `fedray pretrain`"),
+    wrong("new from a pre-training", "new mine --from fedstar/pretraining", "not one for `fedray pretrain`"),
     wrong("pretrain of a run", "pretrain config.yaml", "unknown key"),
     wrong("a run of a pre-training", "run fedstar/pretraining", "unknown key contrastive"),
     wrong("devices of nothing", "devices", "devices takes either CONFIG or --convert KIND FILE"),

@@ -120,6 +120,8 @@ CASES = (
     cache("store.json", "cut", "is damaged"),
     cache("store.json", "of another shape", "is damaged", change=lambda _: b"[1]"),
     Case("run folder: not there", ("nowhere", "is not a run folder"), command="watch nowhere"),
+    Case("run folder: not there, in the browser", ("nowhere", "no such folder"), command="watch nowhere --web"),
+    Case("run folder: several without --web", "add --web", command="watch one two"),
     Case("run folder: an empty name", "is empty", command="watch ''"),
     Case("run folder: a file", ("file", "is not a run folder"), FILE, "watch file"),
     Case("run folder: not there, resumed", ("nowhere", "is not a run folder"), command="resume nowhere"),

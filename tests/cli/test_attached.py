@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from fedray.cli import main
+from fedray.runs.folder import RunFolder
+from fedray.storage.base import below
+from tests.stores import s3
 
 
 def folder(root: Path, name: str, rounds: int, **files: object) -> Path:
@@ -22,6 +25,22 @@ def folder(root: Path, name: str, rounds: int, **files: object) -> Path:
     for file, content in files.items():
         (run / file.replace("_", ".")).write_text(content if isinstance(content, str) else json.dumps(content))
     return run
+
+
+def test_runs_of_a_bucket_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with s3() as new:
+        place = new()
+        for name, rounds in (("a", 3), ("study/b", 9)):
+            run = RunFolder(below(place, name))
+            for file, text in {"config.yaml": "rounds: 9\n", "run.json": "{}"}.items():
+                run.write_text(file, text)
+            run.write_text(f"checkpoints/round_{rounds:06d}/manifest.json", "{}")
+        assert main(["runs", place]) == 0
+        assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
+            ["a", "stopped", "3", "of", "9"], ["study/b", "stopped", "9", "of", "9"],
+        ]  # fmt: skip
+        assert main(["runs", below(place, "none")]) == 2
+        assert "holds no runs" in capsys.readouterr().err
 
 
 def test_runs_are_listed_with_their_states(
@@ -52,4 +71,3 @@ def test_runs_are_listed_with_their_states(
     assert lines[-1][0] == "e", "the newest last"
     assert main(["runs", str(tmp_path / "study")]) == 0
     assert capsys.readouterr().out.splitlines()[0] == str(tmp_path / "study")
-    assert main(["runs", "s3://bucket/runs"]) == 2

@@ -76,6 +76,32 @@ def test_a_corpus_on_disk_asks_for_its_folder(tmp_path: Path) -> None:
     assert "\ndata:\n  root: null  # the folder of" in (tmp_path / "mine" / "config.yaml").read_text()
 
 
+def test_a_file_of_the_users_own_is_extended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "helper_of_mine.py").write_text("")
+    mine = "cohort: {size: 2}\nrounds: 7\nname: mine\ndata: {corpus: tsv, root: speech, options: {train: [a.tsv]}}\n"
+    mine += "task: recognition\nmodel: conformer\nalgorithm: fedprox\nimports: [helper_of_mine]\n"
+    (tmp_path / "mine.yaml").write_text(mine)
+    assert main(["new", "project", "--from", "mine.yaml"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        f"  export PYTHONPATH={tmp_path}  # for helper_of_mine, which ../mine.yaml imports\n  python run.py\n" in said
+    )
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.syspath_prepend(tmp_path)
+    config, _ = experiment.load("config.yaml")
+    assert config.imports == ["helper_of_mine", "my_algorithm"] and config.data.root == str(tmp_path / "speech")
+    assert config.algorithm.kind == "mine" and config.cohort.size == 2 and config.rounds == project.ROUNDS
+    assert "class MyAlgorithm(FedProx)" in Path("my_algorithm.py").read_text()
+    (tmp_path / "my_algorithm.py").write_text("")
+    (tmp_path / "mine.yaml").write_text(mine.replace("helper_of_mine", "my_algorithm"))
+    monkeypatch.delitem(sys.modules, "my_algorithm")
+    with pytest.raises(ValueError, match="imports my_algorithm, as the project's own file is called: rename the file"):
+        project.write(tmp_path / "again", str(tmp_path / "mine.yaml"))
+
+
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     for folder, wrong in ((tmp_path, "not empty"), (tmp_path / "file", "a file")):
@@ -86,7 +112,10 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("fednst/embeded", "the nearest names are fednst/embedded"), ("fedstar/pretraining", "is for `fedray pretrain`")],
+    [
+        ("fednst/embeded", "the nearest names are fednst/embedded"),
+        ("fedstar/pretraining", "not one for `fedray pretrain`"),
+    ],
 )
 def test_what_is_no_run_is_refused(name: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=says):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -71,6 +72,12 @@ def test_the_model_is_shown_with_what_travels(no_ray: None, config: str, capsys:
     assert cli.main(["model", config, "algorithm.kind=scaffold"]) == 0
     lines = [line.strip("│ ").split("│") for line in capsys.readouterr().out.splitlines()]
     cells = [[cell.strip() for cell in line] for line in lines]
-    assert ["out.weight", "4 x 32", "128", "trained", "every round"] in cells
+    assert ["out.weight", "4 x 32", "128", "trained", "every round", "head"] in cells
     assert ["out.*", "2", "132", "trained", "every round"] in cells
+    assert ["head", "2", "132", "trained", "every round"] in cells
     assert cells[-1] == ["Bytes to a client: 0 once, 23,632 every round, beside them c: 23,632."]
+    personal = ["algorithm.personal=[head]", "evaluation.personal_final=true"]
+    assert cli.main(["model", config, *personal]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"out.weight .*trained │ stays with the client", out)
+    assert "Bytes to a client: 528 once, 23,104 every round." in out

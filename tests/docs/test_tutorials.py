@@ -21,7 +21,8 @@ ROOT = Path(__file__).parent.parent.parent
 # These take half a minute or more.
 NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy", "your-recogniser")
 LONG = ("your-data", "pre-trained-encoder")
-IN_ONE_PROCESS = ("debug-a-client", "distillation", "write-an-algorithm")  # around `fedray.open`, without Ray
+# Around `fedray.open`, without Ray.
+IN_ONE_PROCESS = ("a-personal-head", "debug-a-client", "distillation", "write-an-algorithm")
 MARKS = dict.fromkeys(LONG, [pytest.mark.long]) | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
 FILES = [*sorted((ROOT / "docs" / "tutorials").glob("*.md")), ROOT / "docs" / "write-an-algorithm.md"]
 PAGES = [

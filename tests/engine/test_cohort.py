@@ -123,8 +123,8 @@ def test_lanes_of_equal_clients_and_small_cohorts() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "set either size"),
-        ({"size": 3, "fraction": 0.5}, "set either size"),
+        ({}, "set size .clients a round., such as size: 10"),
+        ({"size": 3, "fraction": 0.5}, "unset one, with size=null or fraction=null"),
         ({"size": 0}, "size must be at least 1, not 0"),
         ({"fraction": 1.5}, r"fraction must be above 0 and at most 1, not 1.5"),
         ({"size": 3, "sampling": "best"}, "must be one of uniform, weighted, poisson, cyclic, oort, not 'best'"),

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fedray.config.source import dotted
-from fedray.engine.telemetry import tracking
+from fedray.engine.telemetry import trackers, tracking
 from fedray.engine.telemetry.trackers import Card, MLflow, WandB
 from fedray.engine.telemetry.tracking import Tracking, flat
 from fedray.runs.folder import RunFolder
@@ -226,3 +228,25 @@ def test_names_are_flat() -> None:
     assert dotted({"a": {"b": 1, "c": {}}, "d": [2]}) == {"a.b": 1, "a.c": {}, "d": [2]}
     results = {"name": "x", "rounds": 2, "best": {"test/wer": 1.0, "dev/wer": float("nan")}}
     assert flat(results) == {"results/rounds": 2, "best/test/wer": 1.0}
+
+
+@pytest.mark.parametrize("kind", ["mlflow", "wandb"])
+def test_a_server_that_does_not_answer_is_named_at_once(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: SimpleQueue[str] = SimpleQueue()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setenv("WANDB_BASE_URL", address)
+        tracker = MLflow(uri=f"{address}/api") if kind == "mlflow" else WandB(mode="online")
+        assert trackers.silent(tracker) is None
+    for quiet in (WandB(), MLflow(uri="sqlite:////there/mlflow.db"), MLflow(uri="databricks"), trackers.Nothing()):
+        assert trackers.silent(quiet) is None
+    Tracking(tracker, CARD, RunFolder(tmp_path), told.put).knock()
+    assert told.get(timeout=30) == (
+        f"tracker {kind}: {address} does not answer (Connection refused): the run continues, and tries again after "
+        "each round"
+    )
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    assert trackers.silent(tracker) is None, "a proxy knows the way"

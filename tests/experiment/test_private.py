@@ -77,7 +77,7 @@ def test_section_values_are_checked() -> None:
     cases: dict[str, Any] = {
         "{kind: gaussian, noise: 1.0}": "privacy.delta is missing",
         "{kind: gaussian, delta: 1e-5}": "set epsilon (the guarantee) or noise (the multiplier z): both are null",
-        "{kind: gaussian, delta: 1e-5, noise: 1, epsilon: 8}": "set either epsilon (the guarantee) or noise",
+        "{kind: gaussian, delta: 1e-5, noise: 1, epsilon: 8}": "are both set: unset one, with epsilon=null",
         "{kind: gaussian, delta: 2, noise: 1}": "delta must be above 0 and below 1",
         "{kind: skellam, noise: 1.0, delta: 1e-5, bits: 64}": "bits must be at least 2 and at most 32",
         "{kind: gaussian, noise: 1.0, delta: 1e-5, clip: {layers: all}}": "clip.layers must be one of",

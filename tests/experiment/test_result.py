@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,39 @@ def test_the_scores_are_shown_without_a_whole_configuration(tmp_path: Path) -> N
     for damage in ("name: [", "- 1", ""):
         (folder / "config.yaml").write_text(damage)
         assert "<th>seed model</th>" in fedray.Result.read(folder)._repr_html_()
+
+
+def test_scores_of_personal_models_are_a_table(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", config())
+    result = fedray.Result.read(folder)
+    with pytest.raises(ValueError, match="set evaluation.personal_final=true"):
+        result.personal()
+    (folder / "personal.tsv").write_text('client\tsplit\twer\n07\tdev\t12.5\nNA\t"own\t\n')
+    table = result.personal()
+    assert table.client.tolist() == ["07", "NA"] and table.split.tolist() == ["dev", '"own']
+    assert table.wer.tolist()[0] == 12.5 and table.wer.isna().tolist() == [False, True]
+
+
+def test_a_run_without_dev_and_test_says_what_it_cannot_show(tmp_path: Path) -> None:
+    folder = write(tmp_path / "run", config())
+    results = json.loads((folder / "results.json").read_text())
+    shown = {}
+    for splits in (("test",), ()):
+        kept = {
+            model: {
+                name: value
+                for name, value in results[model].items()
+                if name == "round" or (splits and name.startswith(splits))
+            }
+            for model in ("seed", "best")
+        }
+        (folder / "results.json").write_text(json.dumps(results | kept))
+        console = Console(file=io.StringIO(), width=300)
+        show_results(RunFolder(folder), RunFolder(folder).read_json("results.json"), console)
+        shown[splits] = console.file.getvalue(), fedray.Result.read(folder)._repr_html_()
+    assert all("last round (3)" in text and "No scores" not in text for text in shown["test",])
+    assert all("No scores: the data have neither dev nor test" in text for text in shown[()])
+    assert not any("last round" in text or "<table" in text for text in shown[()]) and "toy: 3 rounds" in shown[()][0]
 
 
 def test_a_run_that_has_not_ended_says_so(tmp_path: Path) -> None:

@@ -238,3 +238,19 @@ def test_metrics_of_several_units_take_a_picture_each() -> None:
     assert one == Curves(("dev/wer", "train/label_wer"), baseline="seed", last=3)
     assert other == Curves(("train/loss",), baseline="seed", last=3)
     assert Curves(("dev/wer", "dev/cer")).parts() == [Curves(("dev/wer", "dev/cer"))]
+
+
+def test_labels_of_long_words_and_of_many_powers_of_ten_do_not_collide(tmp_path: Path) -> None:
+    """The fixture `legible` looks at each figure."""
+    for number, kind in enumerate(("by_examples", "layerwise_pruning", "trimmed_mean", "uniform", "a-much-longer-one")):
+        settings = config(strategy__kind=kind, algorithm__client__lr=100.0**-number, algorithm__alpha=0.1 * number)
+        write(tmp_path / kind, settings)
+    found = report.read(tmp_path)
+    for figure in (
+        Trend("algorithm.client.lr", log=True),
+        Scatter(("strategy.kind",)),
+        Scatter(("algorithm.client.lr", "strategy.kind", "algorithm.alpha")),
+    ):
+        draw(figure, found)
+    titles = [drawing.words for drawing in found.drawings().values()]
+    assert len(set(titles)) == len(titles) and "Dev WER over visits of clients" in titles

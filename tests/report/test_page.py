@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from fedray import report
+from fedray.report import tables
+from fedray.report.words import kept
 from tests.report.folders import classes, config, printed, score, sentences, study, write
 
 NASTY = '<script>alert("ä&")</script>'
@@ -73,6 +75,43 @@ def test_the_page_needs_nothing_else_and_all_text_is_escaped(tmp_path: Path) -> 
         all(place.startswith(("#", "data:")) for place in page.places) and "http" not in text and "@import" not in text
     )
     assert NASTY not in text and "1 failed clients" in text
+
+
+def test_no_change_is_praised_above_100_percent_or_from_random_weights(tmp_path: Path) -> None:
+    half = sentences(2, wrong=0.5)
+    loud = [row | {"errors": 2 * row["words"]} for row in half]
+    louder = [row | {"errors": 3 * row["words"]} for row in half]
+    random = config(name="random", algorithm__pretrain={"steps": 0})
+    for folder, settings, before, after in (
+        ("a", config(name="never"), louder, loud),
+        ("b", config(name="late"), loud, half),
+        ("c", random, sentences(1, wrong=0.9), half),
+        ("d", config(name="usual"), sentences(1, wrong=0.9), half),
+    ):
+        write(tmp_path / folder, settings, before, after)
+    never, late, start, usual = tables.sentences(report.read(tmp_path))
+    assert never == "never takes the test WER from 300.0 to 200.0 %: still at least as many errors as there are words."
+    assert late.endswith(
+        f"from 200.0 to {score(half):.1f} %: the seed model made at least as many errors as there are words."
+    )
+    assert start == f"random reaches a test WER of {score(half):.1f} % from random weights."
+    assert usual.startswith("usual lowers the test WER from ")
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_the_main_table_leaves_other_scores_to_a_second_one(tmp_path: Path) -> None:
+    write(tmp_path / "run")
+    text = Path(report.write(tmp_path / "run")).read_text()
+    first, second = re.findall(r'<table class="groups">.*?</table>', text, re.DOTALL)
+    assert "test WER (%)" in first and "dev WER (%)" not in first and "dev WER (%)" in second
+    assert "<th></th>" not in text and re.search(r"<td>\d+\.\d\xa0→\xa0\d+\.\d</td>", first)
+
+
+def test_lines_of_a_table_break_between_numbers_only() -> None:
+    space = "\N{NO-BREAK SPACE}"
+    assert kept("61.2 → 25.9 ± 7.5") == f"61.2{space}→{space}25.9 ±{space}7.5"
+    assert kept("−51.9 % [−57.1, −45.0]") == f"−51.9{space}% [−57.1,{space}−45.0]"
+    assert kept("25, still improving") == "25, still improving" and kept("6.2 min") == f"6.2{space}min"
 
 
 @pytest.mark.usefixtures("unrendered")

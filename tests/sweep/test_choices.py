@@ -120,5 +120,6 @@ def test_how_trials_ended(
     place = tmp_path / "my study"
     assert _ended(SWEEP, RunFolder(place), Results(results), 2, None) == status  # type: ignore[arg-type]
     said = capsys.readouterr()
-    assert said.out == f"curves: tensorboard --logdir '{place}'\nexperiment: {place}\n"
+    installed = "pip install 'fedray[tensorboard]'"
+    assert said.out == f"curves: tensorboard --logdir '{place}'  # {installed}\nexperiment: {place}\n"
     assert said.err == words

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fedray.core.privacy import auditing
-from fedray.core.privacy.auditing import Scores
+from fedray.core.privacy import attacks
+from fedray.core.privacy.attacks import Scores
 from fedray.core.ranges import Count, Range, Ranged
 from fedray.core.seeds import Name, derive, numpy_generator
 from fedray.core.types import Update, Vector
@@ -108,7 +108,7 @@ def drawn(clients: Iterable[str], settings: Speakers, seed: Name) -> list[str]:
 
 def direction(name: str, size: int, seed: Name) -> Vector:
     """The unit vector of a canary, float32 [size]."""
-    return auditing.direction(size, numpy_generator(seed, "audit", name, "direction"))
+    return attacks.direction(size, numpy_generator(seed, "audit", name, "direction"))
 
 
 def sent(name: str, size: int, bound: float, seed: Name) -> Update:
@@ -125,20 +125,20 @@ def findings(settings: Audit, inside: Scores, outside: Scores, delta: float, cla
     """
     both = isinstance(settings, Directions) and delta > 0
     confidence = 0.975 if both else 0.95
-    rate = auditing.true_positives(inside, outside, FALSE_POSITIVES)
+    rate = attacks.true_positives(inside, outside, FALSE_POSITIVES)
     found: dict[str, Any] = {
         "inside": len(inside),
         "outside": len(outside),
-        "auroc": auditing.auroc(inside, outside),
+        "auroc": attacks.auroc(inside, outside),
         "true_positives": rate.rate,
         "true_positives_low": rate.low,
         "true_positives_high": rate.high,
         "false_positives_high": rate.false,
         "delta": delta,
-        "epsilon_low": auditing.one_run(inside, outside, delta, confidence),
+        "epsilon_low": attacks.one_run(inside, outside, delta, confidence),
     }
     if both:
-        apart = auditing.separation(inside, outside, confidence)
+        apart = attacks.separation(inside, outside, confidence)
         estimate, low = apart.epsilon(delta)
         found |= {"mu": apart.mu, "epsilon_estimated": estimate, "epsilon_low": max(found["epsilon_low"], low)}
     return found | {"epsilon_claimed": claimed, "refuted": claimed is not None and found["epsilon_low"] > claimed}

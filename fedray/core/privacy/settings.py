@@ -76,7 +76,10 @@ class Private(Ranged):
         if self.epsilon is None and self.noise is None:
             raise ValueError("set epsilon (the guarantee) or noise (the multiplier z): both are null")
         if self.epsilon is not None and self.noise is not None:
-            raise ValueError("set either epsilon (the guarantee) or noise (the multiplier z), not both")
+            raise ValueError(
+                "epsilon (the guarantee) and noise (the multiplier z) are both set: unset one, with epsilon=null or "
+                "noise=null"
+            )
         if self.clip.kind == "adaptive" and not self.adapts:
             raise ValueError("clip.kind=adaptive cannot be used here: the noise is scaled to one bound for all rounds")
 

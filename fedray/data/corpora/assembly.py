@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
 from fedray.core.texts import no_file, unusable
+from fedray.data.corpora.problems import gathered, refuse
 from fedray.data.corpora.skipping import SKIP, skips
 from fedray.data.features.audio import UNMEASURED, AudioError, Shape, duration, shape
 from fedray.data.features.packed import file_of
@@ -69,25 +70,21 @@ def assemble(
     Paths are relative to `folder`. `offset` and `seconds` are numbers or text; missing `seconds` are measured. Without
     `speaker`, each recording counts as a speaker, named after its first utterance. A division by speakers then keeps
     the pieces of a recording together, and `Manifest.anonymous` is true.
-    Raises ValueError with the line of the first row that repeats an id, lacks a value, names audio that is missing or
-    unreadable, or has an impossible time. With `data.skip_broken`, such rows are left out and told, but not those whose
-    audio is missing.
+    Raises ValueError with the lines of the rows that repeat an id, lack a value, name audio that is missing or
+    unreadable, or have an impossible time: all of them at once. With `data.skip_broken`, such rows are left out and
+    told, but not those whose audio is missing.
     """
     given = {name: values for name, values in columns.items() if values is not None}
     if skips():
         lines, given = _usable(source, lines, given)
     if not given["utterance"]:
         raise ValueError(f"{source} lists no utterances: add some, or remove the file from data.options")
+    found: list[str] = []
     for name in ("utterance", "path", "speaker", "text", "label", "translation"):
-        if name != "translation" and (wrong := [row for row, value in enumerate(given.get(name, ())) if not value]):
-            where = place(str(source), lines, wrong[0])
-            raise ValueError(f"{where}: the {name} is empty: complete the row or drop it{_more(lines, wrong)}")
-        _check_characters(given.get(name, ()), name, source, lines)
-    seen: dict[str, int] = {}
-    for row, utterance in enumerate(map(str, given["utterance"])):
-        if seen.setdefault(utterance, row) != row:
-            where, before = (place(str(source), lines, each) for each in (row, seen[utterance]))
-            raise ValueError(f"{where}: the id {utterance!r} is already in {before}: give each utterance one row")
+        with gathered(found):
+            _check_texts(given.get(name, ()), name, source, lines)
+    with gathered(found):
+        _check_ids(given["utterance"], source, lines)
     paths = [os.path.normpath(os.path.join(folder, str(path))) for path in given["path"]]
     if "speaker" not in given:
         first: dict[str, str] = {}
@@ -97,14 +94,18 @@ def assemble(
     measured, problems = ({}, find_missing(paths, parallel)) if "seconds" in given else measure(paths, parallel)
     if skips():
         problems = {path: problem for path, problem in problems.items() if problem == MISSING}
-    if wrong := [row for row, path in enumerate(paths) if path in problems]:
+    if wrong := [row for row, path in enumerate(paths) if path in problems and given["path"][row]]:
         path = paths[wrong[0]]
         where = f"{place(str(source), lines, wrong[0])}: {path}" if listed else path
         remedy = "drop the row, or correct data.root (paths are relative to it)" if listed else "or remove it"
         alike = [row for row in wrong if problems[paths[row]] == problems[path]]
         more = _more(lines, alike, len(wrong) - len(alike))
         skip = "" if problems[path] == MISSING else f", or {SKIP}"
-        raise ValueError(f"{where}: {problems[path]}. Restore the file, {remedy}{skip}{more}")
+        found.append(f"{where}: {problems[path]}. Restore the file, {remedy}{skip}{more}")
+    for name, least in (("offset", 0.0), ("seconds", LEAST_SECONDS)):
+        with gathered(found):
+            _numbers(given.get(name, ()), name, least, source, lines)
+    refuse(found)
     offset = _numbers(given["offset"], "offset", 0.0, source, lines) if "offset" in given else None
     if "seconds" in given:
         seconds = _numbers(given["seconds"], "seconds", LEAST_SECONDS, source, lines)
@@ -235,8 +236,23 @@ def _more(lines: Sequence[int | str], rows: Sequence[int], others: int = 0) -> s
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _check_characters(values: Column, name: str, source: Path, lines: Sequence[int | str]) -> None:
-    """Raise ValueError if a value holds what no file or path can hold. Checking all values at once is fast."""
+def _check_ids(values: Column, source: Path, lines: Sequence[int | str]) -> None:
+    """Raise ValueError if an id is repeated."""
+    seen: dict[str, int] = {}
+    wrong = [row for row, value in enumerate(map(str, values)) if value and seen.setdefault(value, row) != row]
+    if wrong:
+        where, before = (place(str(source), lines, each) for each in (wrong[0], seen[str(values[wrong[0]])]))
+        more = _more(lines, wrong)
+        raise ValueError(
+            f"{where}: the id {values[wrong[0]]!r} is already in {before}: give each utterance one row{more}"
+        )
+
+
+def _check_texts(values: Column, name: str, source: Path, lines: Sequence[int | str]) -> None:
+    """Raise ValueError if a value is empty, or holds what no file or path can hold. All at once is fast."""
+    if name != "translation" and (wrong := [row for row, value in enumerate(values) if not value]):
+        where = place(str(source), lines, wrong[0])
+        raise ValueError(f"{where}: the {name} is empty: complete the row or drop it{_more(lines, wrong)}")
     if unusable("".join(map(str, values))) is not None:
         row, problem = next((row, found) for row, value in enumerate(values) if (found := unusable(str(value))))
         raise ValueError(
@@ -252,14 +268,12 @@ def scalar(value: object, where: str, key: str) -> str:
 
 
 def _numbers(values: Column, name: str, least: float, source: Path, lines: Sequence[int | str]) -> list[float]:
-    numbers = []
-    for row, value in enumerate(values):
-        number = _number(value)
-        if not least <= number < MOST_SECONDS:
-            rule = "below 1e9" if number >= MOST_SECONDS else "that is 0 or more" if least == 0 else "above 0"
-            where = place(str(source), lines, row)
-            raise ValueError(f"{where}: {name} must be a number {rule}, not {value!r}: correct the row or drop it")
-        numbers.append(number)
+    numbers = list(map(_number, values))
+    if wrong := [row for row, number in enumerate(numbers) if not least <= number < MOST_SECONDS]:
+        value, more = values[wrong[0]], _more(lines, wrong)
+        rule = "below 1e9" if numbers[wrong[0]] >= MOST_SECONDS else "that is 0 or more" if least == 0 else "above 0"
+        where = place(str(source), lines, wrong[0])
+        raise ValueError(f"{where}: {name} must be a number {rule}, not {value!r}: correct the row or drop it{more}")
     return numbers
 
 

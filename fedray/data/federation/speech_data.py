@@ -164,8 +164,10 @@ def divide(
         given = [name for name in ("dev_share", "test_share") if getattr(settings, name) is not None]
         given += ["server." + name for name in settings.server.given()]
         if given:
+            keys = [f"data.{name}" for name in given]
             raise ValueError(
-                f"data.{given[0]} has no effect: this corpus is divided between server and clients already. Remove it"
+                f"{' and '.join(keys)} would have no effect: server and clients of this corpus are divided already. "
+                f"Unset it: {' '.join(f'{key}=null' for key in keys)}"
             )
         server, clients = splits.pop("server", None), splits.pop("clients")
     elif "train" in splits:

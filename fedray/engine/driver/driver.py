@@ -143,6 +143,7 @@ class Driver:
         loop = RunLoop(mine.name, mine.program, mine.plan, self.folder, self.note, wish, tracking, pinned)
         try:
             self._open()
+            tracking.knock()
             with self._actors() as (pool, rounds):
                 for option in rounds.options:
                     if words := option.words():

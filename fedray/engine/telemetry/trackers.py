@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+ANSWER_SECONDS = 5.0  # for a server to accept a connection
 FOLDER = "wandb"  # of Weights & Biases, in a run folder
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # MLflow's pages then show training runs, not chats
 STATUS = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}  # how a run ended -> MLflow's word
@@ -209,6 +212,24 @@ class _WandBRun:
             kept.write_bytes(path.read_bytes())
             self.run.save(str(kept), base_path=self.run.dir, policy="now")
         self.run.finish(exit_code=int(status == "failed"))
+
+
+def silent(tracker: Tracker) -> str | None:
+    """Why the server of a tracker cannot be reached, with its address; None: it can be, or there is none to ask."""
+    if isinstance(tracker, WandB):
+        address = os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai" if tracker.mode == "online" else ""
+    else:
+        address = (tracker.uri or "") if isinstance(tracker, MLflow) else ""
+    asked = urlsplit(address)
+    host, port = asked.hostname, {"http": 80, "https": 443}.get(asked.scheme)
+    if host is None or port is None or (getproxies().get(asked.scheme) and not proxy_bypass(host)):
+        return None
+    port = asked.port or port
+    try:
+        socket.create_connection((host, port), ANSWER_SECONDS).close()
+    except OSError as error:
+        return f"{asked.scheme}://{host}:{port} does not answer ({error.strerror or error})"
+    return None
 
 
 TRACKERS: dict[str, type[Tracker]] = {"none": Nothing, "mlflow": MLflow, "wandb": WandB}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedray.core.settings import kind_of
-from fedray.engine.telemetry.trackers import FOLDER, TRACKERS, Card, Nothing, Tracked, Tracker
+from fedray.engine.telemetry.trackers import FOLDER, TRACKERS, Card, Nothing, Tracked, Tracker, silent
 from fedray.runs.folder import RunFolder
 
 FILE = "tracker.json"  # in a run folder: the id by which a resumed run continues
@@ -36,6 +36,16 @@ class Tracking:
         self._errors = 0
         self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._open = False  # whether rows are accepted
+
+    def knock(self) -> None:
+        """Warn at once if the tracker's server cannot be reached: its client says so only after minutes."""
+
+        def ask() -> None:
+            if (reason := silent(self._tracker)) is not None:
+                self._warn(f"tracker {self._kind}: {reason}: the run continues, and tries again after each round")
+
+        if not isinstance(self._tracker, Nothing):
+            threading.Thread(target=ask, name=f"tracker {self._kind} asked", daemon=True).start()
 
     def begin(self) -> None:
         """Begin the run in the tracker, or continue it."""

@@ -17,6 +17,7 @@ from fedray.report.groups import SEEDS, Group, shown
 from fedray.report.recorded import Run, known_metric
 from fedray.report.words import number, rising, scaled, title, with_unit
 
+CHARACTERS = 70  # of labels that fit below the axes of a figure
 ASIDE = 4 / 72  # inches between the bars of two lines at one value
 
 
@@ -39,7 +40,9 @@ def bars(figure: Bars, comparison: Comparison) -> Canvas:
             label = ""
         if high > low:
             axes.errorbar(middle, row, xerr=[[middle - low], [high - middle]], color=INK, capsize=3, linewidth=1)
-        axes.annotate(words, (0, row), (5, 0), textcoords="offset points", va="center", fontsize=8, color="white")
+        axes.annotate(  # beside the axes, where no bar, whisker or line is
+            words, (1, row), (5, 0), axes.get_yaxis_transform(), "offset points", va="center", fontsize=8
+        )
     canvas.label_rows(drawn, axes, [group.label for group, _ in found])
     axes.set_xlabel(with_unit(metric))
     return canvas.with_legend(drawn, axes)
@@ -96,8 +99,7 @@ def scatter(figure: Scatter, comparison: Comparison) -> Canvas:
     columns = min(3, len(figure.keys))
     rows = -(-len(figure.keys) // columns)
     drawn = Canvas(figsize=(max(WIDTH, 3 * columns), 2.7 * rows), layout="constrained")
-    heading = figure.title or f"{title(metric)} by swept key; the best run in orange"
-    drawn.suptitle(heading[:1].upper() + heading[1:], x=0.01, ha="left", fontsize=10, fontweight="bold")
+    canvas.head(drawn, figure.title or f"{title(metric)} by swept key; the best run in orange")
     runs = [(run, value) for run in comparison.runs if (value := run.value(metric)) is not None]
     best = (max if rising(metric) else min)(runs, key=lambda pair: pair[1])[0] if runs else None
     for position, key in enumerate(figure.keys):
@@ -112,6 +114,8 @@ def scatter(figure: Scatter, comparison: Comparison) -> Canvas:
         for index, (run, value) in enumerate(points):
             if run is best:
                 axes.scatter(places[index : index + 1], [value], s=42, color=COLOURS[1], zorder=3)
+        if numbers is None and max(map(len, words)) * len(set(words)) > CHARACTERS // columns:
+            axes.tick_params(axis="x", labelrotation=90)
         if numbers and _logarithmic(figure, numbers):
             canvas.logarithmic(axes, "x")
         axes.set_xlabel(short(key))

@@ -9,6 +9,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure as Canvas
 from matplotlib.patches import Rectangle
 
+from fedray.report import canvas
 from fedray.report.canvas import COLOURS, WIDTH
 from fedray.report.comparison import Comparison
 from fedray.report.figures import Retrievals
@@ -30,7 +31,7 @@ def retrievals(figure: Retrievals, comparison: Comparison) -> Canvas:
     ks, shares, temperatures = (sorted({setting[place] for setting in settings}) for place in range(3))
     drawn = Canvas(figsize=(WIDTH * 1.6, ROW * len(found) + TOP), layout="constrained")
     words = figure.title or "Personal dev score by k, lambda and temperature, mean over clients; the lowest is framed"
-    drawn.suptitle(words, x=0.01, ha="left", fontsize=10, fontweight="bold")
+    canvas.head(drawn, words)
     for row, (group, costs) in enumerate(found.items()):
         least = min(costs, key=lambda setting: costs[setting])
         # The scale ends at the 90 % quantile: a few very bad settings would hide the rest.

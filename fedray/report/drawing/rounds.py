@@ -29,7 +29,8 @@ PHASES = {
 def curves(figure: Curves, comparison: Comparison) -> Canvas:
     """Metrics over the rounds: mean and spread over seeds."""
     metrics = [known_metric(metric, comparison.runs) for metric in figure.metrics]
-    drawn, axes = canvas.new(figure.title or ", ".join(map(title, metrics)))
+    over = f" over {AXES[figure.over].partition(' (')[0]}" if figure.over != "round" else ""
+    drawn, axes = canvas.new(figure.title or ", ".join(map(title, metrics)) + over)
     colours = coloured(comparison)
     names = legend_names(colours)
     for group, colour in colours.items():

@@ -13,7 +13,7 @@ import scipy
 
 from fedray.core.privacy import accounting
 from fedray.core.privacy.accounting import Account, Sampling
-from fedray.core.privacy.auditing import gaussian_epsilon
+from fedray.core.privacy.attacks import gaussian_epsilon
 from fedray.core.privacy.guarantee import Guarantee, noise_for
 from fedray.core.privacy.noise_by_kind import noise_by_kind
 from fedray.core.privacy.settings import AsIfSettings, ClipSettings, Correlated, Gaussian, Local, Private, Skellam

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedray.core.privacy import auditing
+from fedray.core.privacy import attacks
 from fedray.core.privacy.audits import LENGTH, Canaries, Directions, Speakers, coins, drawn, findings, sent
 
 
@@ -53,8 +53,8 @@ def test_two_bounds_share_the_error_of_one() -> None:
     inside, outside = np.linspace(0, 3, 60), np.linspace(-2, 1, 60)
     found = findings(Directions(), inside, outside, 1e-6, None)
     bounds = [
-        auditing.one_run(inside, outside, 1e-6, 0.975),
-        auditing.separation(inside, outside, 0.975).epsilon(1e-6)[1],
+        attacks.one_run(inside, outside, 1e-6, 0.975),
+        attacks.separation(inside, outside, 0.975).epsilon(1e-6)[1],
     ]
     assert 0 < found["epsilon_low"] == max(bounds)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.assembly import corpus_root, unique_ids
+from fedray.data.corpora.problems import gathered, refuse
 from fedray.data.manifest import Manifest
 from fedray.data.text.languages import is_code
 from fedray.data.text.normalisation import Normaliser
@@ -47,18 +48,22 @@ class Listed(ABC):
     language: str | None = None  # code of the texts' language, such as uz or zh-CN; null: rules for any language
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """Read the splits: split -> manifest. Raises ValueError with file and line of the first unusable row."""
+        """Read the splits: split -> manifest. Raises ValueError with all that is wrong, by file and line."""
         root = corpus_root(root, "the files that train, dev and test name")
         lists: dict[str, list[str]] = {split: getattr(self, split) for split in SPLITS}
         if not any(lists.values()):
             lists = self.found(root)
         parts: dict[str, list[Manifest]] = {}
+        problems: list[str] = []
         for split in SPLITS:
             for position, name in enumerate(lists.get(split, ())):
                 further = split == "test" and position > 0
                 target = f"test-{re.sub('^test[-._]', '', self.stem(name))}" if further else split
-                for key, manifest in self.read_file(root, self.place(root, name, split), target, parallel).items():
-                    parts.setdefault(key, []).append(manifest)
+                with gathered(problems):
+                    found = self.read_file(root, self.place(root, name, split), target, parallel)
+                    for key, manifest in found.items():
+                        parts.setdefault(key, []).append(manifest)
+        refuse(problems)
         splits = {split: Manifest.concat(manifests) for split, manifests in parts.items()}
         unique_ids(splits)
         return splits
