@@ -50,7 +50,6 @@ from fedray.runs.standing import ATTACH
 # Bundles of a trial's placement group: the driver's and the first client actor's. The trial's process has bundle 0.
 DRIVER_BUNDLE, CLIENT_BUNDLE = 1, 2
 LOOKS, LOOK_SECONDS = 5, 1.0  # a run looks so often for room on a node that has joined, with these pauses
-MAPPED, KEPT = 4 << 20, 32 << 20  # bytes: glibc would keep the models of old rounds, half of all that a driver has
 LINGER_SECONDS = 10.0  # a detached driver stays this long after its run, for processes that watch it
 
 
@@ -85,7 +84,7 @@ class Driver:
         self._known, self._looks = set[str](), Counter[str]()  # nodes when the actors started, and looks at newer ones
         self._next_look = 0.0
         torch.set_num_threads(1)  # as on client actors: more threads give other bits
-        malloc.tune(MAPPED, KEPT)
+        malloc.tune(mapped=4 << 20, kept=32 << 20)  # glibc would keep the models of old rounds
 
     def events(self, after: int, timeout: float) -> list[Event]:
         return self.log.after(after, timeout)
