@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -26,24 +26,6 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"fed
 # A shell makes background processes ignore SIGINT, and the processes that tests start and interrupt inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_sessionstart() -> None:
-    """Compile the models' loops before the tests of several processes, which would compile the same ones at once."""
-    process, processes = os.environ.get("PYTEST_XDIST_WORKER"), os.environ.get("PYTEST_XDIST_WORKER_COUNT")
-    if process is None or processes is None:
-        return
-    import torch
-
-    from fedray.core.settings import Choice
-    from fedray.models import MODELS
-    from fedray.training import compiling
-
-    for kind in ("conformer", "crdnn", "crnn", "audio_cnn")[int(process.removeprefix("gw")) :: int(processes)]:
-        model = Choice(kind, cast(Any, MODELS[kind]).Settings())
-        if not cast(Path, compiling.marker(model)).exists():
-            with torch.random.fork_rng():
-                compiling.compile_loops(model, bins=20)
 
 
 # The slowest files, which run first: a process that gets one of them at the end keeps the others waiting.
