@@ -102,13 +102,15 @@ def assemble(
         more = _more(lines, alike, len(wrong) - len(alike))
         skip = "" if problems[path] == MISSING else f", or {SKIP}"
         found.append(f"{where}: {problems[path]}. Restore the file, {remedy}{skip}{more}")
+    times: dict[str, list[float]] = {}
     for name, least in (("offset", 0.0), ("seconds", LEAST_SECONDS)):
-        with gathered(found):
-            _numbers(given.get(name, ()), name, least, source, lines)
+        if name in given:
+            with gathered(found):
+                times[name] = _numbers(given[name], name, least, source, lines)
     refuse(found)
-    offset = _numbers(given["offset"], "offset", 0.0, source, lines) if "offset" in given else None
-    if "seconds" in given:
-        seconds = _numbers(given["seconds"], "seconds", LEAST_SECONDS, source, lines)
+    offset = times.get("offset")
+    if "seconds" in times:
+        seconds = times["seconds"]
     else:
         starts = offset or [0.0] * len(paths)
         seconds = [
