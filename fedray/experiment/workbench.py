@@ -20,7 +20,6 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.engine.actors import gpu
 from fedray.engine.actors.serial import SerialPool, StatesInMemory
 from fedray.engine.jobs.job import Init
-from fedray.engine.jobs.soundness import sizes
 from fedray.engine.jobs.work import Program, asset_bytes
 from fedray.engine.lane import personal
 from fedray.engine.lane.book import LaneBook
@@ -204,12 +203,8 @@ class Workbench:
         lane = (lanes or rounds.lanes(progress, [name]))[0]
         lane = replace(lane, clients=((name, dict(lane.clients)[name]),), marker=None)
         broadcast, first = rounds.job(lane, rounds.put(progress.state, progress.round)).inputs
-        place = self._pool.place
-        received = replace(place.receive(broadcast, lane.trains_from), together=lane.together)
-        book = LaneBook(
-            place, lane, received, None if first is None else place.receive(first, 0), sizes(place.layers, broadcast)
-        )
-        return next(book.clients()), received
+        book = LaneBook.of(self._pool.place, lane, broadcast, first)
+        return next(book.clients()), book.received
 
     def _rounds(self, state: RunState) -> tuple[Rounds, Progress]:
         """Rounds that go on from a state, and a copy of its progress, which they may change."""

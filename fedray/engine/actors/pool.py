@@ -20,14 +20,14 @@ from fedray.engine.actors.stops import Lost, Stopped, Wish
 from fedray.engine.cluster.nodes import alive
 from fedray.engine.cluster.reservation import standing
 from fedray.engine.jobs.deaths import Cause, Death
-from fedray.engine.jobs.job import Job, Key, Reference, Result, Taker, Worker
+from fedray.engine.jobs.job import Job, Key, Reference, Result, Taker, Workers
 
 ATTENTIVE_SECONDS = 5.0  # if this loop pauses for longer, its own process was suspended: no actor was silent
 STRIKES = 3  # the run fails when one job has killed this many actors by memory or a broken GPU context
 HICCUP_SECONDS = 60.0  # an actor that is unreachable for longer counts as dead
 
 
-class Pool:
+class Pool(Workers):
     """Client actors that run jobs. `wish()`: when the user wants the run to end; for the other arguments see `Crew`."""
 
     def __init__(
@@ -97,23 +97,6 @@ class Pool:
             return ray.get(reference)
         except ObjectLostError as error:
             raise Lost from error
-
-    def run(
-        self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
-    ) -> dict[Key, Result]:
-        """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far.
-
-        Lost: as for `each`.
-        """
-        results: dict[Key, Result] = {}
-
-        def take(key: Key, result: Result, worker: Worker) -> Mapping[Key, Job[Result]]:
-            results[key] = result
-            on_result(len(results))
-            return {}
-
-        self.each(jobs, take)
-        return {key: results[key] for key in jobs}
 
     def each(self, jobs: Mapping[Key, Job[Result]], take: Taker[Key, Result]) -> None:
         """Run all jobs. `take` gets each result with the actor that gave it; the jobs that it returns run next.

@@ -11,14 +11,14 @@ from typing import Any
 from fedray.core.pulse import heard_by
 from fedray.core.types import Broadcast, State
 from fedray.engine.jobs.holding import Holder
-from fedray.engine.jobs.job import Job, Key, Result, Taker, Worker, Workplace
+from fedray.engine.jobs.job import Job, Key, Result, Taker, Workers, Workplace
 from fedray.engine.jobs.work import Program, StateStore
 from fedray.engine.telemetry.signs import Signs
 from fedray.runs.client_states import Written, hash_of
 from fedray.storage import serialize
 
 
-class SerialPool:
+class SerialPool(Workers):
     """Stands in for a pool of one actor. A client's error is not recorded: it ends `run`, with a note of the client."""
 
     size, number, node = 1, 0, ""
@@ -35,20 +35,6 @@ class SerialPool:
         if isinstance(value, Broadcast):
             value.params.flags.writeable = False
         return value
-
-    def run(
-        self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
-    ) -> dict[Key, Result]:
-        """Run all jobs in their order; returns their results. Raises the first error."""
-        results = dict[Key, Result]()
-
-        def take(key: Key, result: Result, worker: Worker) -> Mapping[Key, Job[Result]]:
-            results[key] = result
-            on_result(len(results))
-            return {}
-
-        self.each(jobs, take)
-        return results
 
     def each(self, jobs: Mapping[Key, Job[Result]], take: Taker[Key, Result]) -> None:
         """Run all jobs in their order; those that follow from a result run next. Raises the first error."""

@@ -122,9 +122,22 @@ class Workers(Protocol):
         """Put a value where jobs find it, as an input of several jobs."""
         ...
 
-    def run(self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = ...) -> dict[Key, Result]:
-        """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far."""
-        ...
+    def run(
+        self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
+    ) -> dict[Key, Result]:
+        """Run all jobs; returns their results in the order of `jobs`. `on_result` gets the number of results so far.
+
+        Errors are those of `each`.
+        """
+        results: dict[Key, Result] = {}
+
+        def take(key: Key, result: Result, worker: Worker) -> Mapping[Key, Job[Result]]:
+            results[key] = result
+            on_result(len(results))
+            return {}
+
+        self.each(jobs, take)
+        return {key: results[key] for key in jobs}
 
     def each(self, jobs: Mapping[Key, Job[Result]], take: Taker[Key, Result]) -> None:
         """Run all jobs, and those that `take` returns for each result and the worker that gave it."""

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, Self
 
 from fedray.core.metrics import Metrics
 from fedray.core.packing import Packing
 from fedray.core.seeds import seed_all
-from fedray.core.types import OWN, Client, Received, RunError, State, Update
+from fedray.core.types import OWN, Broadcast, Client, Received, RunError, State, Update
 from fedray.engine.jobs.deaths import doom
 from fedray.engine.jobs.job import Workplace
-from fedray.engine.jobs.soundness import check_update
+from fedray.engine.jobs.soundness import check_update, sizes
 from fedray.engine.jobs.work import hydrate, prepare
 from fedray.engine.lane import personal
 from fedray.engine.lane.aggregation import Take
@@ -31,12 +31,12 @@ class LaneBook:
     """The records of a lane in training. A failed client is recorded with its traceback; the lane continues."""
 
     def __init__(
-        self, place: Workplace, lane: Lane, received: Received, first: Received | None, sizes: Sequence[int] = ()
+        self, place: Workplace, lane: Lane, received: Received, first: Received | None, allowed: Sequence[int] = ()
     ) -> None:
-        """`sizes`: the allowed lengths of a client's delta."""
+        """`allowed`: the lengths of a client's delta."""
         self.program, self.lane, self.received, self.first = place.program, lane, received, first
         self._raises = place.raises
-        self.sizes = sizes
+        self.allowed = allowed
         self.result = LaneResult()
         self.closed = False
         self._left = iter(lane.clients)
@@ -45,6 +45,13 @@ class LaneBook:
         self._uplink = Uplink(place.program, lane, received)
         self._outgoing = outgoing(lane, place.program.algorithm, place.layers)
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
+
+    @classmethod
+    def of(cls, place: Workplace, lane: Lane, broadcast: Broadcast, first: Broadcast | None) -> Self:
+        """The book of a lane that trains from a broadcast. `first`: that of round 0, if clients prepare."""
+        received = replace(place.receive(broadcast, lane.trains_from), together=lane.together)
+        before = None if first is None else place.receive(first, 0)
+        return cls(place, lane, received, before, sizes(place.layers, broadcast))
 
     def clients(self) -> Iterator[Client]:
         """The lane's clients with data, seed and state. A client that cannot be hydrated is recorded as failed."""
@@ -157,7 +164,7 @@ class LaneBook:
 
     def _check(self, update: Update) -> Packing:
         """The packing of an update that has arrived. ValueError: it cannot be added to those of other clients."""
-        check_update(update, self.sizes)
+        check_update(update, self.allowed)
         packing = Packing.of(update)
         if self.result.packing not in (None, packing):
             raise ValueError(f"the update has {packing}, those of other clients {self.result.packing}")

@@ -10,7 +10,6 @@ from fedray.core.sums import WeightedSum
 from fedray.core.types import Broadcast, Vector
 from fedray.engine.jobs.deaths import Death
 from fedray.engine.jobs.job import Job, Reference, Result_co, Workplace
-from fedray.engine.jobs.soundness import sizes
 from fedray.engine.lane.aggregation import Take, aggregation_of
 from fedray.engine.lane.book import LaneBook
 from fedray.engine.lane.lane import Lane, LaneResult
@@ -54,9 +53,7 @@ class TrainLane(LaneJob[LaneResult]):
         self, place: Workplace, broadcast: Broadcast, first: Broadcast | None, take: Take | None = None
     ) -> LaneResult:
         """`first`: the broadcast of round 0, if clients prepare. `take`: takes the updates instead of this actor."""
-        algorithm, allowed = place.program.algorithm, sizes(place.layers, broadcast)
-        received = replace(place.receive(broadcast, self.lane.trains_from), together=self.lane.together)
-        book = LaneBook(place, self.lane, received, None if first is None else place.receive(first, 0), allowed)
+        algorithm, book = place.program.algorithm, LaneBook.of(place, self.lane, broadcast, first)
         take = take or aggregation_of(algorithm.strategy).taker(self.lane, place.holder, book.result.partial.updates)
         while not book.closed:
             # An error ends the iterator and fails the clients in training; the algorithm is called again for the rest.
