@@ -1,13 +1,13 @@
 """Which personal models pay on keywords: FedAvg, Ditto, FedPer, FedRep, FedBABU, MOON, FedDyn, FedNTD and FedBN.
 
-    python -m benchmarks.studies.personal_keywords [--seeds 0 1 2] [--rounds 70] [--runs DIR]
+    python -m benchmarks.studies.personal_keywords [--seeds 0 1 2] [--rounds 200] [--runs DIR]
                                                    [--clients speakers "Dirichlet 0.1"] [--arms FedAvg FedPer]
 
 A client is a speaker, or has skewed classes (Dirichlet 0.1). It holds out a quarter of its clips, on which its personal
-model is scored after the last round. Each arm takes the rate, of three, whose personal models are best, halfway, on the
-clips that the clients of another seed (TUNING) hold out. Everything else is as in configs/personal, but that there are
-fewer clients (SMALLER), and FedRep's head is fitted for five epochs. FedBN needs a network with norms, and is compared
-with FedAvg on that network. All rounds are stepped through in this process. Writes
+model is scored halfway, after three quarters of the rounds and after the last. Each arm takes the rate whose personal
+models are best, halfway, on the clips that the clients of another seed (TUNING) hold out. Everything else is as in
+configs/personal, but that there are fewer clients (SMALLER), and FedRep's head is fitted for five epochs. FedBN needs a
+network with norms, and is compared with FedAvg on that network. All rounds are stepped through in this process. Writes
 benchmarks/results/personal_keywords.md and .json; other rounds become part of the name. The same command resumes the
 study: it keeps finished runs.
 """
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -46,9 +47,9 @@ SMALLER = ["cohort.size=6"] + [
     f"data.options.{part}_speakers={n}" for part, n in (("client", 30), ("dev", 5), ("test", 20))
 ]
 CHANGES = {"FedRep": ["algorithm.head_epochs=5"]}  # the paper: 10, for twice the time
-RATES = (0.1, 0.3, 0.6)
-RATES_OF_NORMS = (0.0003, 0.001, 0.003)  # of Adam: that network learns nothing with SGD at the other rates
-ROUNDS, TUNING = 70, 3
+RATES = (0.03, 0.1, 0.3, 0.6, 1.2)
+RATES_OF_NORMS = (0.0001, 0.0003, 0.001, 0.003)  # of Adam: that network learns nothing with SGD at the other rates
+ROUNDS, TUNING = 200, 3
 NORMS = 0.3  # the share of the rounds that the network with norms trains: its clips take six times as long
 NO_SHARED = ("FedPer", "FedRep", "FedBABU", "FedBN")  # what they share is no model without a client's part
 WHOLE = 100_000  # the items of a client's count; its accuracy says how many are right
@@ -60,12 +61,24 @@ def reference(arm: str) -> str:
 
 
 def rates_of(arm: str) -> tuple[float, ...]:
-    """The rates that an arm tries."""
+    """The rates that an arm may try, rising."""
     return RATES if reference(arm) == "FedAvg" else RATES_OF_NORMS
 
 
+def tune(arm: str, score: Callable[[float], float]) -> dict[str, float]:
+    """The score of each rate that is tried: from the second on, until the best has a worse neighbour on both sides."""
+    rates = rates_of(arm)
+    tried = {rate: score(rate) for rate in rates[1:3]}
+    while True:
+        at = rates.index(max(tried, key=lambda rate: tried[rate]))
+        missing = [rate for rate in rates[max(0, at - 1) : at + 2] if rate not in tried]
+        if not missing:
+            return {f"{rate:g}": tried[rate] for rate in sorted(tried)}
+        tried |= {rate: score(rate) for rate in missing}
+
+
 def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: int) -> dict[str, Any]:
-    """The personal accuracy of each client on what it holds out, halfway and at the end, and that of the shared model.
+    """The personal accuracy of each client on what it holds out, as training goes, and that of the shared model.
 
     `rounds`: of the small network. A finished run is read from `place`.
     """
@@ -76,10 +89,10 @@ def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: in
     settings = [f"seed={seed}", f"data.seed={seed}", f"data.clients={CLIENTS[clients]}", f"rounds={rounds}"]
     settings += [f"algorithm.client.lr={rate:g}", "evaluation.personal_every=0", f"evaluation.every={rounds}"]
     bench = fedray.open(study.ROOT / f"configs/personal/{ARMS[arm]}.yaml", settings + SMALLER + CHANGES.get(arm, []))
-    state, scores = bench.start(), list[dict[str, float]]()
+    state, scores, scored = bench.start(), list[dict[str, float]](), (rounds // 2, rounds * 3 // 4, rounds)
     for done in range(1, rounds + 1):
         state, _ = bench.step(state)
-        if done in (rounds // 2, rounds):
+        if done in scored:
             names = [one for one in bench.data.client_ids() if state.progress.took_part(one)]  # the same for all arms
             scores.append({one: bench.evaluate_personal(state, one, "own").metrics["accuracy"] for one in names})
     counts = {client: (WHOLE, round(WHOLE * score / 100)) for client, score in scores[-1].items() if score == score}
@@ -89,7 +102,7 @@ def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: in
         "seed": seed,
         "rate": rate,
         "own": study.packed(counts),
-        "rounds": [(rounds // 2, average(scores[0])), (rounds, average(scores[-1]))],
+        "rounds": [(done, average(each)) for done, each in zip(scored, scores, strict=True)],
         "shared": shared,
         "MB": (traffic["up_bytes"] + traffic["down_bytes"]) / 1e6,
     }
@@ -112,14 +125,15 @@ def played(clients: str, known: dict[str, Any], chosen: argparse.Namespace) -> d
     """The rates and the runs of each arm on a kind of clients: those on the earlier page, and what is missing."""
     at = Path(chosen.runs / f"{chosen.rounds}-rounds" / study.folder_name(clients))
     tuned: dict[str, dict[str, float]] = dict(known.get("tuned", {}))
+
+    def score(arm: str, rate: float) -> float:
+        print(f"{clients}, {arm}, rate {rate:g}, seed {TUNING}", flush=True)
+        place = at / "tuning" / f"{study.folder_name(arm)}-{rate:g}"
+        return float(play(clients, arm, rate, TUNING, place, chosen.rounds // 2)["rounds"][-1][1])
+
     for arm in ARMS:
         if arm in chosen.arms and arm not in tuned:
-            tried = {}
-            for rate in rates_of(arm):
-                print(f"{clients}, {arm}, rate {rate:g}, seed {TUNING}", flush=True)
-                place = at / "tuning" / f"{study.folder_name(arm)}-{rate:g}"
-                tried[f"{rate:g}"] = play(clients, arm, rate, TUNING, place, chosen.rounds // 2)["rounds"][-1][1]
-            tuned[arm] = tried
+            tuned[arm] = tune(arm, partial(score, arm))
 
     def place_of(arm: str, seed: int) -> Path:
         return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{best(tuned[arm]):g}"
@@ -146,7 +160,8 @@ def table(part: dict[str, Any]) -> str:
         change = study.change(counts(before), counts(after), "points") if before else ""
         row["against FedAvg"] = "" if arm == other else str(change)
         row["by seed"] = ", ".join(f"{one['rounds'][-1][1]:.1f}" for one in results)
-        row["halfway"] = study.spread([one["rounds"][0][1] for one in results])
+        for part_of_run, title in enumerate(("halfway", "three quarters")):
+            row[title] = study.spread([one["rounds"][part_of_run][1] for one in results])
         for title, split in (("shared model, own clips", "own"), ("shared model, test", "test")):
             row[title] = "" if arm in NO_SHARED else study.spread([one["shared"][split] for one in results])
         rows.append(row | {"MB": f"{mean(one['MB'] for one in results):.1f}"})
@@ -174,7 +189,7 @@ Differences from FedAvg (for FedBN, "FedAvg, norms") are in points, with 95 % in
 clients. FedAvg, MOON, FedDyn and FedNTD are scored after the client's training, FedBABU after five epochs of
 fine-tuning, FedPer, FedRep and FedBN with the part that the client kept, without further training; Ditto's personal
 model trains two epochs beside the shared one. "Shared model": without training on the client, on all clients' own clips
-and on new speakers. MB: traffic of a run, both ways. *: the best of three rates is at the edge.
+and on new speakers. MB: traffic of a run, both ways. *: the best rate is at the edge of those that may be tried.
 """
     for kind, part in found.items():
         text += f"\n## Clients: {kind}\n\n{table(part)}\n\nOwn clips halfway by rate, seed {TUNING}:\n\n{rates(part)}\n"
