@@ -34,6 +34,7 @@ from fedray.core.types import FederatedData
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import COLUMNS
 from fedray.experiment.config import Config
+from fedray.storage.arrow import DAMAGED
 
 ABOVE, FROM = Range(0, open="least"), Range(0)
 NUMBERS = {"seconds": ABOVE, "down": ABOVE, "up": ABOVE, "latency": FROM, "watts": FROM, "radio": FROM}
@@ -211,8 +212,8 @@ def read_windows(settings: TableAvailability) -> tuple[list[str], Windows]:
 
 def _read(path: str, columns: Iterable[str]) -> pa.Table:
     try:
-        table = pq.read_table(Path(path))
-    except (pa.ArrowException, OSError) as error:
+        table = pq.ParquetFile(Path(path)).read()  # unlike read_table, decodes the names at once
+    except DAMAGED as error:
         raise ValueError(f"{path} is not a Parquet file that can be read: {error}") from error
     for column in columns:
         if column not in table.column_names:

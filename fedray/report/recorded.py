@@ -21,6 +21,7 @@ from fedray.runs import trips_table
 from fedray.runs.folder import TRIPS, RunFolder
 from fedray.runs.scores import check_results
 from fedray.runs.strangers import check_files, parquet_table, read_config
+from fedray.storage.arrow import DAMAGED
 
 TEXTS = {"client": pa.string(), "split": pa.string()}  # columns of personal.tsv that stay text, digits or not
 # In personal.tsv and audit.tsv quotation marks are ordinary characters.
@@ -177,7 +178,7 @@ class Run:
         shown = self.folder.storage.shown(name)
         try:
             found = read(content)
-        except (pa.ArrowException, OSError) as error:  # pyarrow raises OSError for the header of a Parquet file
+        except DAMAGED as error:
             raise ValueError(f"{shown}: is damaged ({error}): remove it to continue without it") from error
         if missing := [column for column in columns if column not in found.column_names]:
             raise ValueError(f"{shown}: has no column {missing[0]}: remove it to continue without it")

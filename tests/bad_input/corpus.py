@@ -7,8 +7,11 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import soundfile
 
 RATE = 16000
@@ -39,6 +42,16 @@ def sound(
     samples = 0.1 * (not silent) * np.random.default_rng(0).standard_normal(int(seconds * rate))
     soundfile.write(file, samples, rate, subtype, format=form)
     return file.getvalue()
+
+
+def parquet(**columns: Any) -> bytes:
+    """Return a table as a Parquet file."""
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+LATIN = parquet(naive=["yes"]).replace(b"naive", "naïve".encode("latin-1"))  # pyarrow raises a UnicodeDecodeError
 
 
 def write(folder: Path) -> Path:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tests.bad_input.case import DRY, Case
 from tests.bad_input.configuration import LAST, PRIVATE, line
-from tests.bad_input.corpus import append, both, put
+from tests.bad_input.corpus import LATIN, append, both, parquet, put
 
 PHONES = "devices: {kind: classes, classes: {phone: {seconds: 0.1, down: 1e6, up: 1e6}}}"
 GIVEN = "'devices={kind: classes, classes: {phone: {seconds: 0.1, down: 1e6, up: 1e6}}}'"
@@ -19,12 +17,6 @@ TABLE = "devices: {kind: table, file: phones.parquet}"
 WINDOWS = PHONES.removesuffix("}") + ", availability: {kind: table, file: windows.parquet}}"
 ROW: dict[str, Any] = {"device": ["a", "b"], "seconds": [0.1, 0.2], "down": [1e6, 1e6], "up": [1e6, 1e6]}
 ROW |= {"latency": [0.0, 0.1], "watts": [4.0, 2.0], "radio": [1.0, 1.0]}
-
-
-def parquet(**columns: list[Any]) -> bytes:
-    file = io.BytesIO()
-    pq.write_table(pa.table(columns), file)
-    return file.getvalue()
 
 
 def phones(name: str, content: str | bytes, *says: str) -> Case:
@@ -102,6 +94,7 @@ CASES = (
     ),
     line("devices: the table is not there", TABLE, LAST, "devices.file: there is no file"),
     phones("a text for a table", "device,seconds\n", "is not a Parquet file that can be read"),
+    phones("a column named in Latin-1", LATIN, "is not a Parquet file that can be read"),
     phones(
         "a table without a column",
         parquet(**{name: values for name, values in ROW.items() if name != "up"}),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedray.report.predictions import NEEDED
 from tests.bad_input.case import RUN, Case, answer
-from tests.bad_input.corpus import CONFIG, both, put
+from tests.bad_input.corpus import CONFIG, LATIN, both, put
 
 TOTALS = {"traffic/total_bytes": 0, "clients/failed": 0, "time/total_s": 1.0}
 RESULTS = {
@@ -206,6 +206,12 @@ CASES = (
         "report: clients.parquet with another header",
         ("done/clients.parquet", "is damaged"),
         run(clients__parquet=b"PAR1" + b"\xff" * 20 + b"\x0c\x00\x00\x00PAR1"),
+        REPORT,
+    ),
+    Case(
+        "report: clients.parquet with a column named in Latin-1",
+        ("done/clients.parquet", "is damaged"),
+        run(clients__parquet=LATIN),
         REPORT,
     ),
     Case(

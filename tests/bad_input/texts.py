@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tests.bad_input.case import Case
-from tests.bad_input.corpus import CLIENTS, CONFIG, both, lists, put, sound
+from tests.bad_input.corpus import CLIENTS, CONFIG, LATIN, both, lists, parquet, put, sound
 from tests.bad_input.tables import NEMO, SB
 
 DATA = "data config.yaml"
@@ -46,12 +42,6 @@ def audiofolder(name: str, files: dict[str, str | bytes], *says: str, options: s
             put(f"set/{path}", content)(folder)
 
     return Case(f"Hugging Face: {name}", says, make, data=True)
-
-
-def parquet(**columns: list[object]) -> bytes:
-    file = io.BytesIO()
-    pq.write_table(pa.table(columns), file)
-    return file.getvalue()
 
 
 def jsonl(*rows: dict[str, object]) -> str:
@@ -165,6 +155,8 @@ CASES: tuple[Case, ...] = (
     audiofolder("metadata.jsonl is a Git LFS stub", {"metadata.jsonl": STUB}, "git lfs pull"),
     audiofolder("metadata.parquet is a Git LFS stub", {"metadata.parquet": STUB}, "git lfs pull"),
     audiofolder("metadata.parquet cut short", {"metadata.parquet": b"PAR1"}, "cannot be read as Parquet"),
+    audiofolder("metadata.parquet with a column named in Latin-1", {"metadata.parquet": LATIN}, "metadata.parquet"),
+    audiofolder("Parquet with a column named in Latin-1", {"train.parquet": LATIN}, "train.parquet"),
     audiofolder("metadata.parquet without file_name", {"metadata.parquet": parquet(text=["x"], who=["y"])},
                 "'file_name'"),
     audiofolder("audio of metadata that is a Git LFS stub", {"metadata.csv": META, "a.wav": STUB},

@@ -14,6 +14,8 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedray.storage.arrow import DAMAGED
+
 PACKED = re.compile(r"(?P<file>.+\.(?:parquet|arrow))#(?P<column>[^/#]+)/(?P<row>\d+)")
 Stamp = tuple[str, int, int]  # a file's path, size and modification time
 
@@ -41,7 +43,7 @@ def packed_bytes(path: str) -> bytes | None:
     stamp, row = (found["file"], status.st_size, status.st_mtime_ns), int(found["row"])
     try:
         value = _value(stamp, unquote(found["column"]), row)
-    except (pa.ArrowException, KeyError, IndexError, OSError) as problem:
+    except (*DAMAGED, KeyError, IndexError) as problem:
         raise ValueError(f"row {row} of the table cannot be read: {problem}") from problem
     content = value.get("bytes") if isinstance(value, dict) else value
     if not isinstance(content, bytes):

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedray.core.texts import opened, parsed
@@ -20,6 +19,7 @@ from fedray.data.corpora.assembly import Told, check_fetched, scalar
 from fedray.data.corpora.formats.listed import USUAL_SPLITS
 from fedray.data.corpora.official.layout import shown_folders
 from fedray.data.corpora.table import Table
+from fedray.storage.arrow import DAMAGED
 
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 FILE = "file_name"
@@ -136,7 +136,7 @@ def _objects(file: Path) -> tuple[list[int | str], list[dict[str, object]]]:
 def _rows(file: Path) -> tuple[list[int | str], list[dict[str, object]]]:
     try:
         items = pq.read_table(os.fspath(file)).to_pylist()
-    except (pa.ArrowException, OSError) as problem:
+    except DAMAGED as problem:
         reason = str(problem).partition("\n")[0]
         raise ValueError(f"{file} cannot be read as Parquet ({reason}): fetch the file again") from problem
     return [f"row {row}" for row in range(len(items))], items

@@ -25,6 +25,7 @@ from fedray.data.corpora.formats.listed import USUAL_SPLITS, Listed
 from fedray.data.corpora.official.layout import shown_folders
 from fedray.data.features.packed import packed_path
 from fedray.data.manifest import Manifest
+from fedray.storage.arrow import DAMAGED
 
 SHARD = re.compile(r"(?P<name>.*?)-?(?P<index>\d{5})-of-(?P<count>\d{5})(?:-\w+)?")
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
@@ -182,7 +183,7 @@ def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]
     check_fetched(file)
     try:
         schema, chunks = _open(file, [audio, *named.values()])
-    except (pa.ArrowException, OSError) as problem:
+    except DAMAGED as problem:
         raise _damaged(file, problem) from problem
     for option, name in {"audio": audio, **named}.items():
         if name not in schema.names:
@@ -196,7 +197,7 @@ def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]
             columns["path"] += _paths(file, chunk[audio], audio, len(columns["path"]))
             for option, name in named.items():
                 columns[option] += _texts(file, chunk[name], name, option, classes[option], len(columns[option]))
-    except (pa.ArrowException, OSError) as problem:
+    except DAMAGED as problem:
         raise _damaged(file, problem) from problem
     return columns
 
