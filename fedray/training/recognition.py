@@ -44,7 +44,8 @@ class RecognitionSettings(Ranged):
     ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
     label_smoothing: Part = 0.0  # share of a label that the decoder's loss spreads evenly over all tokens
     # Rules for references and hypotheses in scores: plain (as they are) | gigaspeech (upper case; hyphens are spaces;
-    # fillers and tags do not count) | characters (Chinese, Japanese, Thai, ... characters count as words)
+    # fillers and tags do not count) | characters (Chinese, Japanese, Thai, ... characters count as words) |
+    # whisper_english (Whisper's: no case, punctuation and fillers, numbers in digits)
     scoring: str = "plain"
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     # language model of beam search, trained on the server's transcripts
@@ -64,6 +65,7 @@ class RecognitionSettings(Ranged):
             raise ValueError(f"unlearnable must be {' or '.join(UNLEARNABLE)}, not {self.unlearnable!r}")
         if self.scoring not in SCORING:
             raise ValueError(f"scoring must be {' or '.join(SCORING)}, not {self.scoring!r}")
+        SCORING[self.scoring]("")  # ValueError: the rules need an extra that is not installed
 
 
 class Recognition(SpeechToText):
