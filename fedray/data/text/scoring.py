@@ -48,7 +48,7 @@ def _english_rules() -> Callable[[str], str]:
     except ImportError as error:
         message = 'task.scoring=whisper_english needs transformers: pip install "fedray[whisper]"'
         raise ValueError(message) from error
-    rules: Callable[[str], str] = EnglishTextNormalizer({})
+    rules: Callable[[str], str] = EnglishTextNormalizer({})  # type: ignore[no-untyped-call]
     return rules
 
 
