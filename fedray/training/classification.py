@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from fedray.core.drawing import spread
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Positive, Ranged
+from fedray.core.ranges import Positive, Ranged, one_of
 from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
@@ -37,7 +37,6 @@ from fedray.training.task import SHOWN, Targets, Task
 from fedray.training.windows import all_windows, random_window
 
 EVALUATION_BATCH = 64
-COLUMNS = ("label", "text")
 ClassNumbers = npt.NDArray[np.int64]
 
 
@@ -45,7 +44,7 @@ ClassNumbers = npt.NDArray[np.int64]
 class ClassificationSettings(Ranged):
     """Classes, windows and masks."""
 
-    label: str = "label"  # label | text: the column of the manifest that holds the class
+    label: str = one_of(("label", "text"))  # label | text: the column of the manifest that holds the class
     classes: list[str] | None = None  # the classes; null: all classes of the server and the clients, sorted
     # Seconds: train on a random window of each clip, score by the mean logits of all its windows. null: whole clips.
     window: Positive | None = None
@@ -53,8 +52,6 @@ class ClassificationSettings(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.label not in COLUMNS:
-            raise ValueError(f"label must be {' or '.join(COLUMNS)}, not {self.label!r}")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise ValueError(f"classes must be two or more different labels, not {self.classes}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fedray.core.compression.codes import Code, Float32, Half, Int4, Int8
 from fedray.core.compression.sparse import TopK
-from fedray.core.ranges import Ranged, SomeShare
+from fedray.core.ranges import Ranged, SomeShare, one_of
 
 VALUES: dict[str, Code] = {"float32": Float32(), "half": Half(), "int8": Int8()}  # for the numbers that top-k keeps
 
@@ -76,13 +76,8 @@ class TopKUpload(Upload):
     """The largest numbers of an update and their positions. Without feedback, the others are lost."""
 
     share: SomeShare = 0.05  # share of an update's numbers that travel: those largest in absolute value
-    values: str = "float32"  # the code of the numbers: float32 | half | int8
+    values: str = one_of(VALUES)  # the code of the numbers: float32 | half | int8
     feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.values not in VALUES:
-            raise ValueError(f"values must be one of {', '.join(VALUES)}, not {self.values!r}")
 
     @property
     def code(self) -> Code:

@@ -17,6 +17,8 @@ from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from fedray.core.ranges import Ranged, one_of
+
 ANSWER_SECONDS = 5.0  # for a server to accept a connection
 FOLDER = "wandb"  # of Weights & Biases, in a run folder
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # MLflow's pages then show training runs, not chats
@@ -159,16 +161,12 @@ def _name(key: str) -> str:
 
 
 @dataclass(frozen=True)
-class WandB:
+class WandB(Ranged):
     """Weights & Biases."""
 
     project: str = "fedray"  # project of Weights & Biases that gets the run
     entity: str | None = None  # user or team that owns the project; null: the default of the account
-    mode: str = "offline"  # offline: files in the run folder, for `wandb sync` | online
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("offline", "online"):
-            raise ValueError(f"mode is offline or online, not {self.mode!r}")
+    mode: str = one_of(("offline", "online"))  # offline: files in the run folder, for `wandb sync` | online
 
     def checked(self, base: Path) -> Self:
         _check_package("wandb", "wandb")
