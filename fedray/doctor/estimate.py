@@ -96,7 +96,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     side = together(config, shares.gpus > 0)
     step = training_bytes(program, side)
     memory = actor_bytes(program, side, step)
-    shares, _ = pool(config, program, shares.gpus > 0, session.resources())
+    shares, _ = pool(config, program, shares.gpus > 0, session.resources(), step)
     plan = build_plan(config, program, shares.gpus)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:

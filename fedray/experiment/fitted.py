@@ -33,11 +33,20 @@ def fitted(config: Config, program: Program, before: Share, nodes: Sequence[Node
     return found
 
 
-def pool(config: Config, program: Program, gpu: bool, nodes: Sequence[Node]) -> tuple[Share, float]:
-    """The share of a run, and the bytes of memory that an actor needs. `gpu`: whether actors compute on GPUs."""
+def pool(
+    config: Config, program: Program, gpu: bool, nodes: Sequence[Node], step: float | None = None
+) -> tuple[Share, float]:
+    """The share of a run, and the bytes of memory that an actor needs. `gpu`: whether actors compute on GPUs.
+
+    `step`: bytes of a training step (`training_bytes`); None: they are measured if the model is large.
+    """
     population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
     side = together(config, gpu)
-    each = actor_bytes(program, side, training_bytes(program, side) if is_large(program) else 0.0)
+    if not is_large(program):
+        step = 0.0
+    elif step is None:
+        step = training_bytes(program, side)
+    each = actor_bytes(program, side, step)
     free = beside_driver(program, nodes)
     return share(config.engine, free, population, each, jobs_at_once(config, program)), each
 

@@ -98,15 +98,16 @@ def save(state: Mapping[str, Any], path: Path) -> int:
 
 def load(path: Path) -> dict[str, Any]:
     """Read what `save` wrote, with numpy arrays for tensors. ValueError: the file is damaged or holds other data."""
-    return _load(path, path)
+    return read(path, path)
 
 
 def loads(data: bytes, name: str) -> dict[str, Any]:
     """Read the bytes that `dumps` made; the message of the ValueError contains `name`."""
-    return _load(io.BytesIO(data), name)
+    return read(io.BytesIO(data), name)
 
 
-def _load(source: Path | io.BytesIO, name: object) -> dict[str, Any]:
+def read(source: Path | IO[bytes], name: object) -> dict[str, Any]:
+    """Read what `save` or `dump` wrote, from a path or an open file; see `load` and `loads`."""
     try:
         # torch.load ignores the checksums of its zip archive: a flipped bit would change a number.
         with zipfile.ZipFile(source) as archive:
@@ -115,7 +116,7 @@ def _load(source: Path | io.BytesIO, name: object) -> dict[str, Any]:
             if marked := [info.filename for info in archive.infolist() if info.external_attr]:
                 # torch.load takes such a file for a folder, and leaves its array uninitialised.
                 raise ValueError(f"{marked[0]} has attributes, which torch.save writes none of")
-        if isinstance(source, io.BytesIO):
+        if not isinstance(source, Path):
             source.seek(0)
         state = _arrays(torch.load(source, map_location="cpu", weights_only=True))
     except FileNotFoundError:
