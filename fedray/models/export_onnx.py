@@ -38,7 +38,6 @@ class Unpadded(Protocol):
 
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] without padding -> log-probabilities [B, T', tokens], or logits [B, classes]."""
-        ...
 
 
 class LogMels(nn.Module):

@@ -26,7 +26,6 @@ class Saves(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write the tokens into a folder."""
-        ...
 
 
 class FeatureDescription(TypedDict):

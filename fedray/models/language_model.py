@@ -31,19 +31,15 @@ class LanguageModel(Protocol):
 
     def start(self) -> Hashable:
         """The state before the first token."""
-        ...
 
     def step(self, state: Any, token: int) -> Hashable:
         """The state after a further token."""
-        ...
 
     def log_probs(self, state: Any) -> Probabilities:
         """Natural log-probabilities [V] of the next token; index 0, the blank, is not read."""
-        ...
 
     def end(self, state: Any) -> float:
         """Natural log-probability that the sequence ends here."""
-        ...
 
 
 @dataclass(frozen=True)

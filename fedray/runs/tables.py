@@ -31,19 +31,15 @@ class Tables(Protocol):
 
     def lines(self, name: str) -> Iterator[str]:
         """The lines, without line ends or a last line that a kill cut short. FileNotFoundError: no such table."""
-        ...
 
     def append(self, name: str, text: str) -> None:
         """Add whole lines."""
-        ...
 
     def rewrite(self, name: str, text: Iterable[str]) -> None:
         """Replace the table. `text` may come from its own `lines`: it is read before anything is replaced."""
-        ...
 
     def settle(self) -> None:
         """Make each table a plain file."""
-        ...
 
 
 class FileTables:

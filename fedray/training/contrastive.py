@@ -73,7 +73,6 @@ class Encoder(Protocol):
 
     def embed(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Features [B, T, bins] and lengths [B] in frames -> embeddings [B, width]."""
-        ...
 
 
 class Contrastive:

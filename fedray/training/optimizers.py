@@ -63,7 +63,6 @@ class Optimizer(Protocol):
 
     def step(self) -> None:
         """Take one step with the gradient in `flat.gradient`, where `loss.backward()` leaves it."""
-        ...
 
 
 class ClientOptimizer:

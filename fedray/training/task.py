@@ -48,7 +48,6 @@ class Pretrained(Protocol):
 
     def load_pretrained(self) -> None:
         """Replace the initial weights with those of the checkpoint."""
-        ...
 
 
 def described(settings: LogMelSettings) -> FeatureDescription:

@@ -116,11 +116,9 @@ class Workers(Protocol):
     @property
     def size(self) -> int:
         """The number of jobs that can run at the same time."""
-        ...
 
     def put(self, value: Any) -> Reference:
         """Put a value where jobs find it, as an input of several jobs."""
-        ...
 
     def run(
         self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
@@ -141,23 +139,18 @@ class Workers(Protocol):
 
     def each(self, jobs: Mapping[Key, Job[Result]], take: Taker[Key, Result]) -> None:
         """Run all jobs, and those that `take` returns for each result and the worker that gave it."""
-        ...
 
     def fetch(self, reference: Reference) -> Any:
         """The value behind a reference."""
-        ...
 
     def neighbours(self, jobs: int) -> list[str | None]:
         """The node that each of so many jobs should run on; None: any."""
-        ...
 
     def lives(self, number: int | None) -> bool:
         """Whether the actor of this number lives."""
-        ...
 
     def nodes_alive(self) -> set[str]:
         """The nodes that are alive."""
-        ...
 
 
 @final

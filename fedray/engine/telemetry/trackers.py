@@ -43,11 +43,9 @@ class Tracked(Protocol):
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Add finite numbers of a round."""
-        ...
 
     def close(self, status: str, results: Mapping[str, float], files: Path) -> None:
         """End the run with its results and the files in a folder. `status`: finished | stopped | failed."""
-        ...
 
 
 class Tracker(Protocol):
@@ -58,11 +56,9 @@ class Tracker(Protocol):
 
         ValueError: the package is missing, or the settings are not usable.
         """
-        ...
 
     def open(self, card: Card, id: str | None, folder: Path) -> Tracked | None:
         """Begin a run, or continue the run `id`. `folder`: a local folder for files. None: nothing is tracked."""
-        ...
 
 
 @dataclass(frozen=True)
