@@ -26,7 +26,7 @@ from fedray.experiment.checks import corpus_reader, most_clients
 from fedray.experiment.private import guarantee_of
 from fedray.report import canvas
 from fedray.report.canvas import Drawing
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 POINTS = 40  # per curve over rounds
@@ -61,7 +61,8 @@ def show(options: argparse.Namespace, console: Console) -> int:
         kinds = [noise_by_kind(guarantee.claimed, epsilon) for epsilon in EPSILONS]
         console.print(_by_kind(kinds))
     if out is not None:
-        _write(out, _draw(guarantee.claimed, cohorts, kinds))
+        drawing = _draw(guarantee.claimed, cohorts, kinds)
+        write_whole(out, drawing.png if out.suffix == ".png" else drawing.svg)
         print(f"picture: {out}")
     return 0
 
@@ -173,9 +174,3 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]], kinds: 
             axes.set_ylim(bottom=0)
             axes.legend()
         return Drawing.of(drawn)
-
-
-def _write(path: Path, drawing: Drawing) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = drawing.png if path.suffix == ".png" else drawing.svg.encode()
-    write_atomically(path, lambda place: place.write_bytes(data))

@@ -16,6 +16,7 @@ from fedray import experiment
 from fedray.config.source import Source
 from fedray.core.texts import rich_text
 from fedray.core.types import Server
+from fedray.core.words import counted
 from fedray.data.features.dataset import Utterances
 from fedray.data.features.packed import file_of
 from fedray.data.federation.speech_data import SpeechData
@@ -268,7 +269,7 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
         spent = f"{three(virtual['device hours'])} device hours, {100 * virtual['wasted']:.0f} % of them wasted"
         lines.append(f"  {'of all devices':<18}{spent}; {three(virtual['energy'])} Wh")
     if found.memory is not None:
-        actors = f"{shares.actors} client actor{'s' * (shares.actors > 1)}"
+        actors = counted(shares.actors, "client actor")
         lines.append("[bold]Memory[/bold]")
         inside = f"{size(found.step)} of it for a step of the longest utterances, by this machine's kernels"
         lines.append(f"  {'client actor':<18}{size(found.memory):<12}{inside}")

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_atomically, write_whole
 
 
 def save_tensors(value: Any, path: Path) -> None:
@@ -92,7 +92,7 @@ def dump(state: Mapping[str, Any], file: IO[bytes]) -> None:
 def save(state: Mapping[str, Any], path: Path) -> int:
     """Write a state atomically; returns the number of bytes."""
     data = dumps(state)
-    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+    write_whole(path, data)
     return len(data)
 
 

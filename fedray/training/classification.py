@@ -5,7 +5,6 @@ The logits of a clip come from the whole clip, or are the mean over its windows.
 
 from __future__ import annotations
 
-import functools
 import json
 import weakref
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
 from fedray.models import CLASSIFIERS, audio_cnn, crnn, export_encoder
 from fedray.models.encoder import EncoderClassifier
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 from fedray.storage.serialize import save_tensors
 from fedray.training.task import SHOWN, Targets, Task
 from fedray.training.windows import all_windows, random_window
@@ -206,7 +205,7 @@ class Classification(Task):
         elif features is not None and isinstance(flat.model, audio_cnn.AudioCNN):
             texts["example.py"] = audio_cnn.example(features, self._window)
         for name, text in texts.items():
-            write_atomically(folder / name, functools.partial(Path.write_text, data=text, encoding="utf-8"))
+            write_whole(folder / name, text)
 
     def _row(self, utterance: str, speaker: str, target: int, prediction: int) -> dict[str, object]:
         words = {"reference": self.classes[target], "hypothesis": self.classes[prediction]}

@@ -23,6 +23,7 @@ from ray.util import (
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from fedray.core.words import counted
 from fedray.engine.cluster.resources import Share
 from fedray.engine.settings import EngineSettings
 
@@ -198,7 +199,9 @@ def _halves(count: int) -> Iterator[int]:
 
 def _less(found: Share, share: Share) -> str:
     if found.actors == share.actors:
-        return f"others hold cores: each client actor reserves {_count(found.cpus, 'core')}, not {share.cpus:g}"
+        return (
+            f"others hold cores: each client actor reserves {counted(round(found.cpus, 2), 'core')}, not {share.cpus:g}"
+        )
     return f"{found.actors} of {share.actors} client actors find room beside others; the bits are the same"
 
 
@@ -250,10 +253,10 @@ class _Looked:
             text = f"waiting for room for {what}"
         else:
             text = f"waiting for room for {missing} of {what}"
-        gpus = f" and {_count(share.gpus, 'GPU')}" if share.gpus else ""
+        gpus = f" and {counted(round(share.gpus, 2), 'GPU')}" if share.gpus else ""
         others = [other for other in self.waiting if other != place]
         also = [f"{_names(others)} {'wait' if len(others) > 1 else 'waits'} too"] if others else []
-        each = f"{text} ({_count(share.cpus, 'core')}{gpus}{'' if one else ' each'})"
+        each = f"{text} ({counted(round(share.cpus, 2), 'core')}{gpus}{'' if one else ' each'})"
         return f"{each}: {'; '.join([*self.holders(), *also]) or 'nobody holds it, but Ray has no such room now'}"
 
     def holders(self, mine: Mapping[str, float] = NOTHING) -> list[str]:
@@ -281,9 +284,7 @@ def _names(places: list[str]) -> str:
 
 
 def _amount(has: dict[str, float]) -> str:
-    parts = [_count(has[name], what) for name, what in (("CPU", "core"), ("GPU", "GPU")) if has[name] > TRACE]
+    parts = [
+        counted(round(has[name], 2), what) for name, what in (("CPU", "core"), ("GPU", "GPU")) if has[name] > TRACE
+    ]
     return " and ".join(parts)
-
-
-def _count(number: float, what: str) -> str:
-    return f"{round(number, 2):g} {what}{'' if round(number, 2) == 1 else 's'}"
