@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedray import experiment
+from fedray.cli.tables import titled
 from fedray.config.source import Source
 from fedray.core.privacy.accounting import Account
 from fedray.core.privacy.audits import Audit
@@ -75,13 +76,6 @@ def _population(config: Config, source: Source) -> int:
     return population(config, most)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
 def _number(value: float | None) -> str:
     return "unknown" if value is None else "none" if math.isinf(value) else f"{value:,.4g}"
 
@@ -95,7 +89,7 @@ def _by_rounds(guarantee: Guarantee, rounds: int) -> Table:
         rows[after] = [guarantee.claimed.tight(after), guarantee.claimed.epsilon(after)]
         rows[after] += [guarantee.simulated.guarantee(after)] if scaled else []
     known = [place for place in range(len(names)) if any(found[place] is not None for found in rows.values())]
-    table = _table("Epsilon by rounds", "rounds", *(names[place] for place in known))
+    table = titled("Epsilon by rounds", "rounds", *(names[place] for place in known))
     for after, found in rows.items():
         table.add_row(f"{after:,}", *(_number(found[place]) for place in known))
     return table
@@ -103,7 +97,7 @@ def _by_rounds(guarantee: Guarantee, rounds: int) -> Table:
 
 def _by_epsilon(account: Account) -> Table:
     """The noise multipliers that other epsilons need."""
-    table = _table("Noise by epsilon", "epsilon", "noise multiplier z")
+    table = titled("Noise by epsilon", "epsilon", "noise multiplier z")
     for epsilon in EPSILONS:
         try:
             noise = noise_for(replace(account.settings, epsilon=epsilon, noise=None), account.sampling, account.rounds)
@@ -127,7 +121,7 @@ def by_cohort(account: Account) -> list[tuple[int, float, float]]:
 
 
 def _by_cohort(cohorts: Sequence[tuple[int, float, float]]) -> Table:
-    table = _table(
+    table = titled(
         "Epsilon by cohort, with the same noise in the mean", "cohort", "noise multiplier z", "Renyi epsilon"
     )
     for size, noise, epsilon in cohorts:
@@ -137,7 +131,7 @@ def _by_cohort(cohorts: Sequence[tuple[int, float, float]]) -> Table:
 
 def _by_kind(kinds: Sequence[NoiseByKind]) -> Table:
     title = "Noise in the model by kind: root mean square over rounds, in bounds C"
-    table = _table(
+    table = titled(
         title, "epsilon", "independent, Poisson cohorts", f"correlated, {kinds[0].bands} bands, cyclic cohorts"
     )
     for one in kinds:
