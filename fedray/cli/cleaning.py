@@ -14,9 +14,8 @@ from fedray.data.analysis.cleaning import Cleaning, Cleanings
 def tables(cleanings: Cleanings) -> Iterator[Table]:
     """A table for each normaliser: splits and joins, and its commonest changes."""
     for cleaning in cleanings.found.values():
-        table = titled(
-            f"Texts: {rich_text(cleaning.by.name)}", "change", "times", "such as", left=["change", "such as"]
-        )
+        title, words = f"Texts: {rich_text(cleaning.by.name)}", ("change", "such as")
+        table = titled(title, "change", "times", "such as", left=words)
         for change, count, example in cleaning.commonest():
             table.add_row(rich_text(change), f"{count:,}", rich_text(example))
         table.caption = summary(cleaning)

@@ -62,8 +62,8 @@ def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     """
     if (found := no_file(path)) not in (None, "missing"):
         raise ValueError(f"{path} is {found}, not a file: name a text file")
-    if found is None:
-        _check_fetched(path)
+    if found is None and is_lfs_stub(path):
+        raise ValueError(f"{path} is a Git LFS stub: fetch the file with `git lfs pull`")
     try:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             yield file
@@ -71,11 +71,10 @@ def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
         raise _not_utf8(path, path.read_bytes(), error) from error
 
 
-def _check_fetched(path: Path) -> None:
-    """Raise ValueError for a Git LFS stub: the few lines that a clone without Git LFS holds in place of a file."""
-    with path.open("rb") as file:
-        if file.read(len(LFS)) == LFS:
-            raise ValueError(f"{path} is a Git LFS stub: fetch the file with `git lfs pull`")
+def is_lfs_stub(path: str | os.PathLike[str]) -> bool:
+    """Whether the file is a Git LFS stub: the few lines that a clone without Git LFS holds in place of a file."""
+    with open(path, "rb") as file:
+        return file.read(len(LFS)) == LFS
 
 
 def read_text(path: Path) -> str:

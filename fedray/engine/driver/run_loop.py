@@ -87,7 +87,7 @@ class RunLoop:
         if not self._over(progress):
             return self.stopped()
         progress.totals["killed"] = progress.totals.get("killed", 0) + self._killed(pool)
-        return Ending(self.name, self.program, self.plan, self.folder, self.note, self.failures).end(rounds, progress)
+        return Ending(self.name, self.folder, rounds, self.failures).end(progress)
 
     def round(self, pool: Pool, rounds: Rounds, progress: Progress, scalars: Scalars) -> Progress:
         """Run one round, record it, and commit it with a checkpoint if one is due."""

@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from fedray.core.pulse import long_work
-from fedray.models.language_model import LanguageModel
 from fedray.models.steps import Steps, WholePrefixes
 from fedray.training.decoding.hypotheses import Found, search
 from fedray.training.decoding.scorers import CTC, Fused, Scorer
-from fedray.training.decoding.search import BLANK, DecodeSettings, Hypothesis, Search
+from fedray.training.decoding.search import BLANK, Hypothesis, Search
 from fedray.training.recognisers import Recogniser, teacher_forced
 
 
@@ -32,15 +31,6 @@ class AttentionSearch(Search):
     """
 
     reads = "states"
-
-    def __init__(
-        self,
-        settings: DecodeSettings,
-        decode: Callable[[Sequence[int]], str],
-        language_model: LanguageModel | None = None,
-    ) -> None:
-        super().__init__(settings, decode)
-        self.language_model = language_model if settings.lm_weight else None
 
     @torch.no_grad()
     def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:

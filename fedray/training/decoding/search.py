@@ -12,6 +12,7 @@ from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor
 
 from fedray.core.ranges import Amount, Count, Positive, Ranged, Share, one_of
+from fedray.models.language_model import LanguageModel
 from fedray.training.recognisers import Recogniser
 
 BLANK = 0
@@ -78,9 +79,15 @@ class Search(ABC):
 
     reads: ClassVar[str] = "frames"  # the distribution that it searches: CTC's frames | the decoder's states
 
-    def __init__(self, settings: DecodeSettings, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(
+        self,
+        settings: DecodeSettings,
+        decode: Callable[[Sequence[int]], str],
+        language_model: LanguageModel | None = None,
+    ) -> None:
         """`decode`: token ids -> text."""
         self.settings, self.decode = settings, decode
+        self.language_model = language_model if settings.lm_weight else None
 
     @abstractmethod
     def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
