@@ -174,7 +174,7 @@ def test_a_lexicon_that_cannot_fit_gives_no_text():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"search": "lattice"}, "greedy, ctc, lexicon or attention"),
+        ({"search": "lattice"}, "one of greedy, ctc, lexicon, attention"),
         ({"beam": 0}, "at least 1"),
         ({"search": "lexicon"}, "decode.lexicon"),
         ({"min_words": 3, "max_words": 2}, "is above decode.max_words"),
