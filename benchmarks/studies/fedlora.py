@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks import study
-from benchmarks.studies.fedlora_page import counts_of, packed, page
+from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page
 from benchmarks.studies.fednst_digits import SERVERS
 from benchmarks.studies.fednst_digits import drawn as of_split
 from fedray import experiment
@@ -33,7 +33,6 @@ from fedray.core.metrics import ALONE
 from fedray.report.discover import find
 
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
-SERVER = "P-S2T"
 METHODS: dict[str, tuple[bool, list[str]] | None] = {  # whether the whole model trains, and overrides
     SERVER: None,  # first: the others start from its model
     "C-S2T full": (True, CENTRAL),
@@ -175,7 +174,8 @@ def main() -> None:
         text += "Clients choose k, lambda and temperature on dev.\nAvg is the plain mean over clients, mean ± SD over "
         text += "seeds; pooled is the score of all clients' utterances together,\nwith its 95 % interval over "
         text += "speakers.\n\n"
-        text += page(found, CORPORA[corpus].decoded, error)
+        titles = {config: f"configs/fedmem/{config}.yaml" for config in CORPORA[corpus].decoded}
+        text += page(found, titles, error)
         command = study.command(parser, chosen, only=[corpus], arms=study.on_page(METHODS, found))
         study.write(f"fedlora_{corpus}", text, {"found": found}, command, study.seeds(found))
         print(text)

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from benchmarks import study
 from fedray.algorithms.fedlora import cost
+from fedray.data.text.error_rates import edit_counts
 from fedray.data.text.translation_scores import bleu_counts
 from fedray.report.bootstrap import Counts, change, rate
 from fedray.report.predictions import tokenisation
 
 COLUMNS = 12  # tables of more clients show only the mean
+SERVER = "P-S2T"
 PAIRS = (("P-S2T", "FedAvg"), ("P-S2T", "FedLoRA"), ("FedAvg", "FedLoRA"), ("C-S2T full", "C-S2T LoRA"))
 HOW = {"alone": "_alone", "memory": ""}  # suffixes of columns decoded without and with the memory
 Found = Mapping[str, Sequence[dict[str, Any]]]  # method -> the results of each seed
 
 
-def counts_of(run: Path, score: str) -> dict[str, dict[str, Counts]]:
+def counts_of(run: Path, score: str, rule: Callable[[str], str] | None = None) -> dict[str, dict[str, Counts]]:
     """Client -> the counts of `score` on test by speaker, alone and with the memory.
 
-    The counts are words and errors for wer, and the parts of `ngram_scores` for bleu.
+    The counts are words and errors for wer, and the parts of `ngram_scores` for bleu. `rule`: changes the texts before
+    errors are counted anew; None: the errors that the run counted.
     """
     texts = (run / "personal_predictions.tsv").read_text(encoding="utf-8").splitlines()
     rows = [row for row in csv.DictReader(texts, delimiter="\t", quoting=csv.QUOTE_NONE) if row["split"] == "test"]
@@ -35,6 +38,9 @@ def counts_of(run: Path, score: str) -> dict[str, dict[str, Counts]]:
         tokens = tokenisation(json.loads((run / "results.json").read_text(encoding="utf-8"))["signatures"]["bleu"])
 
     def counts(spoken: Sequence[Mapping[str, str]], suffix: str) -> tuple[int, ...]:
+        if rule is not None:
+            edits = edit_counts(*([rule(row[name]) for row in spoken] for name in ("reference", f"hypothesis{suffix}")))
+            return sum(edit.length for edit in edits), sum(edit.errors for edit in edits)
         if kind == "wer":
             return sum(int(row["words"]) for row in spoken), sum(int(row[f"errors{suffix}"]) for row in spoken)
         pair = ([row[column] for row in spoken] for column in ("reference", f"hypothesis{suffix}"))
@@ -63,11 +69,11 @@ def together(one: Mapping[str, Mapping[str, str]], how: str) -> Counts:
     return {f"{client} {unit}": counts for client in one for unit, counts in study.unpacked(one[client][how]).items()}
 
 
-def page(found: Found, configs: Sequence[str], error: bool) -> str:
-    """The tables of all configurations of FedMem. `error`: a lower score is better."""
+def page(found: Found, titles: Mapping[str, str], error: bool) -> str:
+    """The tables of all kinds of scores: their name in `found` -> their title. `error`: a lower score is better."""
     texts = []
-    for config in configs:
-        texts.append(f"## configs/fedmem/{config}.yaml\n\n{table(found, config, error)}")
+    for config, title in titles.items():
+        texts.append(f"## {title}\n\n{table(found, config, error)}")
         texts.append(differences(found, config))
     costs = [traffic(method, results) for method, results in found.items() if "sent" in results[0]]
     return "\n\n".join([*texts, *([f"## Traffic\n\n{study.table(costs)}"] if costs else [])])

@@ -44,7 +44,8 @@ class RecognitionSettings(Ranged):
     ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
     label_smoothing: Part = 0.0  # share of a label that the decoder's loss spreads evenly over all tokens
     # Rules for references and hypotheses in scores: plain (as they are) | gigaspeech (upper case; hyphens are spaces;
-    # fillers and tags do not count) | characters (Chinese, Japanese, Thai, ... characters count as words)
+    # fillers and tags do not count) | characters (Chinese, Japanese, Thai, ... characters count as words) |
+    # whisper_english (Whisper's: no case, punctuation and fillers, numbers in digits)
     scoring: str = one_of(SCORING)
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     # language model of beam search, trained on the server's transcripts
@@ -56,6 +57,7 @@ class RecognitionSettings(Ranged):
         super().__post_init__()
         if self.label_smoothing and self.ctc_weight == 1:
             raise ValueError("label_smoothing is for the decoder's loss, and ctc_weight=1 has none: lower ctc_weight")
+        SCORING[self.scoring]("")  # ValueError: the rules need an extra that is not installed
 
 
 class Recognition(SpeechToText):

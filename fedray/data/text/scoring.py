@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 
@@ -32,4 +33,28 @@ def _characters(text: str) -> str:
     return " ".join(re.sub(f"([{SPACELESS}])", r" \1 ", text).split())
 
 
-SCORING: dict[str, Callable[[str], str]] = {"plain": _plain, "gigaspeech": _gigaspeech, "characters": _characters}
+def _whisper_english(text: str) -> str:
+    """Whisper's rules for English (Radford et al., 2022, appendix C), but for its list of British spellings.
+
+    Lower case; no punctuation and no fillers; contractions are written out, and numbers in digits.
+    """
+    return str(_english_rules()(text))
+
+
+@functools.cache
+def _english_rules() -> Callable[[str], str]:
+    try:
+        from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
+    except ImportError as error:
+        message = 'task.scoring=whisper_english needs transformers: pip install "fedray[whisper]"'
+        raise ValueError(message) from error
+    rules: Callable[[str], str] = EnglishTextNormalizer({})  # type: ignore[no-untyped-call]
+    return rules
+
+
+SCORING: dict[str, Callable[[str], str]] = {
+    "plain": _plain,
+    "gigaspeech": _gigaspeech,
+    "characters": _characters,
+    "whisper_english": _whisper_english,
+}

@@ -1,0 +1,185 @@
+"""FedLoRA and FedMem on a pre-trained Whisper and real speech: tables 1, 3 and 5 of Du et al.
+
+    python -m benchmarks.studies.whisper_groups [--arms FedLoRA FedAvg] [--seeds 0 1 2] [--rounds 15] [--actors 1]
+
+Needs FEDRAY_SPEECH, the folder that holds speechocean/ and whisper-tiny.en/. A client is a third, drawn at random, of
+the speakers of one age group and gender: eight speakers to train on, two for dev, five for test. Two thirds of each
+group train, and one joins when training is over: eight and four clients. Utterances last at most five seconds, and
+Whisper hears windows of five seconds; layers compute in bfloat16. All methods start from the checkpoint (P-S2T). Each
+takes the rate whose WER on dev is lowest after TUNED rounds of seed TUNING, of rates that are tried until the best has
+a worse neighbour on both sides. A run stops when dev has not improved for PATIENCE rounds. Then each client decodes its
+test by the decoder alone, greedily, without and with its memory. Writes benchmarks/results/whisper_groups.md and .json.
+The same command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks import study
+from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page
+from fedray.data.text.scoring import SCORING
+from fedray.report.bootstrap import Counts
+
+LONGEST = 5.0  # seconds of an utterance, and of Whisper's window
+PARTS = {"train": 8, "dev": 2, "test": 5}  # speakers of a client
+THIRDS = {"clients": (0, 1), "joining": (2,)}  # of the speakers of a group
+CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
+METHODS: dict[str, list[str] | None] = {
+    SERVER: None,
+    "C-S2T full": ["algorithm.lora.rank=0", *CENTRAL],
+    "FedAvg": ["algorithm.lora.rank=0"],
+    "C-S2T LoRA": CENTRAL,
+    "FedLoRA": [],
+    "FedLoRA, rank 4": ["algorithm.lora.rank=4", "algorithm.lora.alpha=8"],
+}
+RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3)
+FIRST = {True: 1e-5, False: 1e-4}  # the first rate that is tried: for all weights, for adapters
+TUNING, TUNED, PATIENCE = 0, 3, 3
+RULES = {"as they are": "plain", "without format": "whisper_english"}
+TITLES = {
+    f"{file}, {rule}": f"{title}: texts {rule}"
+    for file, title in (("clients", "Clients that trained"), ("joining", "Clients that joined after training"))
+    for rule in RULES
+}
+ABOUT = f"""Test WER in percent for each client, without and with its memory. Clients choose k, lambda and temperature
+on dev. Avg is the plain mean over clients, mean ± SD over seeds; pooled is the score of all clients' utterances
+together, with its 95 % interval over speakers. Transcripts have no case and no punctuation, which Whisper writes: texts
+*as they are* count both as errors, texts *without format* are compared by Whisper's rules for English
+(`whisper_english`). A run stops when dev has not improved for {PATIENCE} rounds."""
+MEMORY = {"kind": "fedmem", "k": [4, 8, 16], "share": [0.1, 0.3, 0.5, 0.7, 0.9], "temperature": [10, 50, 100, 200]}
+
+
+def drawn(seed: int, folder: Path) -> Path:
+    """A folder with clients.tsv and joining.tsv, which list the utterances of the seed's clients."""
+    corpus = study.speech("speechocean")
+    with (corpus / "manifest.tsv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file, delimiter="\t") if float(row["seconds"]) <= LONGEST]
+    groups: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        groups[f"{row['age_group']}-{row['gender']}"].add(row["speaker"])
+    draw, size = random.Random(seed), sum(PARTS.values())
+    of = {}  # speaker -> client, third, split
+    for group, speakers in sorted(groups.items()):
+        shuffled = draw.sample(sorted(speakers), 3 * size)
+        splits = [split for split, count in PARTS.items() for _ in range(count)]
+        for at, speaker in enumerate(shuffled):
+            of[speaker] = f"{group}-{at // size}", at // size, splits[at % size]
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "opus").exists():
+        (folder / "opus").symlink_to(corpus / "opus")
+    for name, thirds in THIRDS.items():
+        lines = ["path\tspeaker\tclient\tsplit\tseconds\ttranscript"]
+        for row in rows:
+            client, third, split = of.get(row["speaker"], ("", None, ""))
+            if third in thirds:
+                lines.append("\t".join((row["path"], row["speaker"], client, split, row["seconds"], row["transcript"])))
+        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def common(seed: int, runs: Path, file: str = "clients") -> list[str]:
+    """The overrides that all runs of a seed share."""
+    columns = {"seconds_column": "seconds", "split_column": "split", "label_column": "client"}
+    options = {"train": [f"{file}.tsv"], "text_column": "transcript", "lower_case": True, **columns}
+    found = {"seed": seed, "data.seed": seed, "data.corpus": "tsv", "data.options": options}
+    found |= {"data.root": str(drawn(seed, runs / f"seed-{seed}" / "speech")), "data.clients": {"by": "label"}}
+    found |= {"model.seconds": LONGEST, "cohort.fraction": 1.0, "engine.lanes": 8, "engine.gpus_per_client": "auto"}
+    found |= {"task.decode": {"search": "attention", "beam": 1, "ctc_weight": 0}}
+    return [f"{key}={json.dumps(value)}" for key, value in found.items()]
+
+
+def train(method: str, rate: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The results of the training of a method at a rate."""
+    client = {"lr": rate, "warmup": 30, "batch": 8, "epochs": 1, "clip": 1.0, "precision": "bf16"}
+    settings = [f"algorithm.client={json.dumps(client)}", f"rounds={rounds}", "evaluation.every=1"]
+    settings += [f"evaluation.patience={PATIENCE}", "engine.vectorise=never", f"engine.actors={chosen.actors}"]
+    folder = [f"model.folder={study.speech('whisper-tiny.en')}"]
+    given = [*common(seed, chosen.runs), *folder, *settings, *(METHODS[method] or [])]
+    return study.run("configs/fedlora/whisper_small.yaml", [*given, "model.language=null"], place)
+
+
+def best_rate(method: str, chosen: argparse.Namespace, tried: dict[str, float]) -> float:
+    """The rate with the lowest WER on dev; `tried` (rate -> WER) gains what was missing."""
+    whole = "algorithm.lora.rank=0" in (METHODS[method] or [])
+    at = RATES.index(FIRST[whole])
+    while True:
+        for rate in RATES[max(0, at - 1) : at + 2]:
+            if f"{rate:g}" not in tried:
+                place = chosen.runs / "tuning" / f"{study.folder_name(method)}-{rate:g}"
+                results = train(method, rate, TUNING, TUNED, place, chosen)
+                tried[f"{rate:g}"] = results["best"]["dev/wer"]
+        best = min(tried, key=lambda rate: tried[rate])
+        if RATES.index(float(best)) == at:
+            return float(best)
+        at = RATES.index(float(best))
+
+
+def play(method: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: dict[str, Any]) -> dict[str, Any]:
+    """Traffic and size of the training, and the clients' test scores by rule of scoring, and file of clients."""
+    found: dict[str, Any] = {"seed": seed, "scores": {}, "counts": {}}
+    folder = study.speech("whisper-tiny.en")
+    if METHODS[method] is not None:
+        rate, training = best_rate(method, chosen, tuned.setdefault(method, {})), place / "training"
+        results = train(method, rate, seed, chosen.rounds, training, chosen)
+        rows, folder, last = study.rounds(training), training / "model", study.rounds(training)[-1]
+        found |= {"rate": rate, "rounds": len(rows), "best": results["best"]["round"], "clients": last["clients/ok"]}
+        found |= {"a round": last["traffic/up_bytes"] + last["traffic/down_bytes"]}
+        found |= {"sent": results["traffic/total_bytes"], "formula": last["traffic/formula_bytes"]}
+        found |= {"tuned": last["traffic/up_bytes"] // 4 // last["clients/ok"] - 4}
+        found |= {"dev": [row["dev/wer"] for row in rows], "seconds": sum(row["time/round_s"] for row in rows)}
+    for file in THIRDS:
+        settings = [f"algorithm={json.dumps(MEMORY)}", "evaluation.personal_predictions=true", f"model.folder={folder}"]
+        study.run("configs/fedmem/whisper_small.yaml", [*common(seed, chosen.runs, file), *settings], place / file)
+        for title, rule in RULES.items():
+            counts = counts_of(place / file, "wer", SCORING[rule])
+            found["counts"][f"{file}, {title}"] = packed(counts)
+            found["scores"][f"{file}, {title}"] = {client: wer(both) for client, both in counts.items()}
+    return found
+
+
+def wer(both: dict[str, Counts]) -> dict[str, float]:
+    """Way of decoding -> WER of a client in percent."""
+    return {
+        how: 100 * sum(wrong for _, wrong in units.values()) / sum(words for words, _ in units.values())
+        for how, units in both.items()
+    }
+
+
+def main() -> None:
+    parser = study.parser(__spec__.name, __doc__, "study-whisper-groups", rounds=15)
+    study.choose_arms(parser)
+    chosen = parser.parse_args()
+    study.check_arms(parser, chosen, METHODS)
+    before = study.page_before("whisper_groups", rounds=chosen.rounds)
+    tuned = before.get("tuned", {})
+    found = study.gathered(
+        before.get("found", {}), METHODS, argparse.Namespace(seeds=chosen.seeds, arms=[*chosen.arms, SERVER]),
+        lambda method, seed: chosen.runs / f"seed-{seed}" / study.folder_name(method),
+        lambda method, seed, place: play(method, seed, place, chosen, tuned),
+    )  # fmt: skip
+    text = f"# FedLoRA and FedMem on Whisper\n\n{ABOUT}\n\n{page(found, TITLES, True)}"
+    text += f"\n\n## Rates\n\nWER on dev after {TUNED} rounds, seed {TUNING}.\n\n{rates(tuned)}"
+    command = study.command(parser, chosen, arms=study.on_page(METHODS, found))
+    kept = {"rounds": chosen.rounds, "tuned": tuned, "found": found}
+    study.write("whisper_groups", text, kept, command, study.seeds(found))
+    print(text)
+
+
+def rates(tuned: dict[str, dict[str, float]]) -> str:
+    """A row for each method."""
+    rows = []
+    for method, tried in tuned.items():
+        scores = {f"{rate:g}": tried.get(f"{rate:g}", "") for rate in RATES}
+        rows.append({"method": method, **scores})
+    return study.table(rows)
+
+
+if __name__ == "__main__":
+    main()
