@@ -89,8 +89,8 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     build_data(config, source)
     since = time.perf_counter()  # timed the second time, since the run will find them in the cache
     data, _ = build_data(config, source)
-    place = below(os.environ.get("FEDRAY_RUNS") or tempfile.gettempdir(), f"fedray-estimate-{os.getpid()}")
-    folder = RunFolder(places.place(place))
+    path = below(os.environ.get("FEDRAY_RUNS") or tempfile.gettempdir(), f"fedray-estimate-{os.getpid()}")
+    folder = RunFolder(places.place(path))
     program = build_program(config, data, folder.states, shares.gpus)
     unlearnable = check_learnable(config, program.algorithm, data)
     began = connected + time.perf_counter() - since

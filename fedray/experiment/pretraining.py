@@ -111,10 +111,10 @@ def pretrain(
     claim(LocalStorage(folder), "a pre-training", before="state.pt")
     try:
         with FileLock(folder / ".lock", timeout=0):
-            found = _pretrain(checked, source, folder, progress, say)
+            pretrained = _pretrain(checked, source, folder, progress, say)
             if torch.cuda.is_available():  # a sweep continues in this process, and its trials need the GPU's memory
                 torch.cuda.empty_cache()
-            return found
+            return pretrained
     except Timeout as error:
         raise ValueError(
             f"{folder}: another process is pre-training here: wait for it, or choose another folder with --out"

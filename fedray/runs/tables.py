@@ -192,8 +192,8 @@ def _part(name: str, start: int, end: int) -> str:
 
 def _named(storage: Storage, name: str) -> list[tuple[int, int]]:
     """The start and the end of each existing part, in bytes."""
-    found = (re.fullmatch(r"(\d+)-(\d+)", part) for part in storage.names(f"{name}.parts"))
-    return [(int(match[1]), int(match[2])) for match in found if match]
+    matches = (re.fullmatch(r"(\d+)-(\d+)", part) for part in storage.names(f"{name}.parts"))
+    return [(int(match[1]), int(match[2])) for match in matches if match]
 
 
 def _chain(parts: Iterable[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:

@@ -184,7 +184,7 @@ class Classification(Task):
         metrics += Metrics.of({f"macro_f1|{name}": (200.0 * positives, count) for name, positives, count in f1})
         rows = list(zip(data.ids, data.speakers, targets.tolist(), predictions.tolist(), strict=True))
         chosen = range(len(rows)) if final else spread(len(rows), SHOWN)
-        return Evaluation(metrics, [self._row(*rows[place]) for place in chosen])
+        return Evaluation(metrics, [self._row(*rows[position]) for position in chosen])
 
     def export(self, params: Vector, folder: Path) -> None:
         """Write model.pt (a state dict), classes.json and, for fedray's own models, example.py (needs only torch).

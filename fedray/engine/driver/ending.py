@@ -85,5 +85,5 @@ class Ending:
         self.folder.write_table("personal.tsv", rows)
         if asked.personal_predictions:
             self.folder.write_table("personal_predictions.tsv", personal.predictions(scored))
-        found = {"round": progress.round, "clients": len(scored) - len(failures)}
-        return found | personal.summary(rows, self.splits)
+        means = {"round": progress.round, "clients": len(scored) - len(failures)}
+        return means | personal.summary(rows, self.splits)

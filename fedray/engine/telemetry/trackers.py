@@ -137,18 +137,18 @@ MOST_PARAMS, MOST_METRICS, MOST_CHARACTERS = 100, 1000, 6000  # MLflow's limits 
 def _experiment(client: Any, settings: MLflow) -> str:
     from mlflow.exceptions import MlflowException
 
-    found = client.get_experiment_by_name(settings.experiment)
-    if found is None:
+    experiment = client.get_experiment_by_name(settings.experiment)
+    if experiment is None:
         # Files go next to the database; by default MLflow would put them into each process's working folder.
         database = (settings.uri or "").removeprefix("sqlite:///")
-        place = Path(database).parent / "mlartifacts" / settings.experiment if database.startswith("/") else None
+        artifacts = Path(database).parent / "mlartifacts" / settings.experiment if database.startswith("/") else None
         try:
-            return str(client.create_experiment(settings.experiment, place.as_uri() if place else None, KIND))
+            return str(client.create_experiment(settings.experiment, artifacts.as_uri() if artifacts else None, KIND))
         except MlflowException:  # another run has just made it, or the tracker says below what is wrong
-            found = client.get_experiment_by_name(settings.experiment)
-            if found is None:
+            experiment = client.get_experiment_by_name(settings.experiment)
+            if experiment is None:
                 raise
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 def _name(key: str) -> str:

@@ -93,16 +93,16 @@ def steps_of(model: Recogniser, hidden: Tensor, lengths: Tensor, beam: int) -> S
     return WholePrefixes(model.decode, hidden, lengths, beam)
 
 
-def without_commands(model: Recogniser, hidden: Tensor, lengths: Tensor, found: Sequence[Found]) -> list[Found]:
+def without_commands(model: Recogniser, hidden: Tensor, lengths: Tensor, hypotheses: Sequence[Found]) -> list[Found]:
     """The texts without blanks and start tokens, which a decoder that has learnt little may emit, scored anew."""
     commands = {model.bos, BLANK} if hasattr(model, "ctc_head") else {model.bos}
-    texts = [[token for token in one.tokens if token not in commands] for one in found]
-    changed = [place for place, one in enumerate(found) if one.tokens != texts[place]]
-    results = list(found)
+    texts = [[token for token in one.tokens if token not in commands] for one in hypotheses]
+    changed = [row for row, one in enumerate(hypotheses) if one.tokens != texts[row]]
+    results = list(hypotheses)
     if changed:
-        log_probs = decoder_log_probs(model, hidden[changed], lengths[changed], [texts[place] for place in changed])
-        for place, log_prob in zip(changed, log_probs, strict=True):
-            results[place] = Found(texts[place], found[place].score, log_prob)
+        log_probs = decoder_log_probs(model, hidden[changed], lengths[changed], [texts[row] for row in changed])
+        for row, log_prob in zip(changed, log_probs, strict=True):
+            results[row] = Found(texts[row], hypotheses[row].score, log_prob)
     return results
 
 
