@@ -269,16 +269,15 @@ class Driver:
         program = ray.put(self.assignment.program)
         assets = ray.put(dict(self.assignment.assets))
         hold, dedicated = engine.hold_gb * 1e9, engine.placement == "dedicated"
-        self._known = alive()
-        several = len(self._known) > 1
-        if several:
+        self._known, folder = alive(), None
+        if len(self._known) > 1:
+            folder = str(self.assignment.folder)
             self.folder.write_text("probe/driver", self.folder.place)
 
         def make(slot: int) -> Any:
             return self._client_actor(slot, program, assets, share.gpus, hold, dedicated, run)
 
         self._say(f"starting {counted(share.actors, 'client actor')}")
-        folder = str(self.assignment.folder) if several else None
         remedy = f"; `fedray stop {quote(self.folder.place)}` ends the run"
         hangs = Hangs(engine.hang_warning_s, self._warn, remedy, engine.deadline)
         start = Start(self._compared(), self._reserved.taken, self._check, self._room, str(self.assignment.folder))
