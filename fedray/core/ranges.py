@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeGuard, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,11 @@ class Ranged:
             if (word := getattr(self, name)) not in known:
                 wanted = " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}"
                 raise ValueError(f"{name} must be {wanted}, not {word!r}")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number, which a Boolean is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _ranges(hint: Any) -> Iterator[Range]:
