@@ -158,9 +158,9 @@ def page(found: dict[str, str]) -> None:
         rows.append({"the disk": name, "calls": became.total(), ENDS: became[ENDS], GOES_ON: became[GOES_ON]})
     text = f"""# Every write that fails
 
-A toy run of {ROUNDS} rounds changes its folder in so many calls (files made, written, synced, renamed; on a broken disk
-also removed). For each n one run meets a disk that fails at the n-th of them. No run showed a traceback or blamed a
-client. Each run that ended named the place and `fedray resume`.
+*Calls* is the number of calls with which a toy run of {ROUNDS} rounds changes its folder (files made, written, synced,
+renamed; on a broken disk also removed). For each n, one run has a disk that fails at the n-th call. No run showed a
+traceback or blamed a client. Each run that ended named the place and `fedray resume`.
 
 {table(rows)}"""
     write("full_disk", text, {"found": found}, COMMAND, [7])

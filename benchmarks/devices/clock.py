@@ -154,8 +154,8 @@ def main() -> None:
     found = {"tables": tables(), "arrivals": shown(million()), "speeds": shown(speeds())}
     page = f"""# The clock of devices
 
-No client is trained here: this is what the clock itself takes, and how much sooner updates arrive. Seconds and
-microseconds are processor time of one core.
+No client is trained here. The first tables have the time that the clock itself takes, in processor time of one core,
+and the last one how much sooner updates arrive than in synchronous rounds.
 
 Devices of {POPULATION:,} clients, one class with log-normal factors of sigma 1, the median of {REPEATS}:
 
@@ -167,9 +167,9 @@ meet every hour of the day, also those at which few devices are available; all o
 
 {table(found["arrivals"])}
 
-{CLIENTS} clients whose devices compute for a minute in the median, log-normal with sigma, always available: how many
-times as fast as in rounds of 6 as many updates arrive. {ARRIVALS:,} updates; mean, least and most over {DRAWS} draws of
-the devices.
+{CLIENTS} clients whose devices compute for a minute in the median, log-normal with sigma, always available. *Times as
+fast*: the time in which rounds of 6 collect {ARRIVALS:,} updates, divided by the time that this clock takes for them;
+mean, least and most over {DRAWS} draws of the devices.
 
 {table(found["speeds"])}
 """

@@ -27,7 +27,7 @@ def text(numbers: Numbers) -> str:
     return "\n\n".join([HEAD, *sections, CAVEATS]) + "\n"
 
 
-HEAD = f"""# The engine: how close to the floor, and how flat
+HEAD = f"""# The engine: its cost, and how it scales
 
 The floor is the same gradient steps and the same average in bare torch, in one process with one thread, divided by the
 number of cores: the time of this machine if a framework cost nothing. fedray is below the floor where its GRU

@@ -28,11 +28,11 @@ PAGES = {  # page -> title, and the top-level keys whose sections stand there
 }
 INTRODUCTION = """# Configuration
 
-A configuration is a YAML file, or a mapping in Python. Each key stands here with its default; an unknown key, a wrong
-type or a value out of range is an error that names file, line and key. `fedray run CONFIG --dry-run` prints a
+A configuration is a YAML file, or a mapping in Python. Each key is listed here with its default; an unknown key, a
+wrong type or a value out of range is an error that names file, line and key. `fedray run CONFIG --dry-run` prints a
 configuration with all its defaults.
 
-- `a.b=c` on the command line sets `b` in the section `a`, and beats every file.
+- `a.b=c` on the command line sets `b` in the section `a`, and takes precedence over every file.
 - `extends: base.yaml` starts from another file.
 - A section with `kind` takes the keys of that kind only. `strategy: median` is short for `strategy: {kind: median}`.
 - `${seed}` is replaced by the value of `seed`.

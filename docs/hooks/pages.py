@@ -28,6 +28,7 @@ MOVED = {  # pages that have another place in the site
     "README.md": "index.md",
     "docs/README.md": "documentation.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
     "configs/README.md": "configurations.md",
     "sweeps/README.md": "list-of-sweeps.md",

@@ -121,6 +121,11 @@ def test_text_and_tokens(tokens: PretrainedTokeniser) -> None:
     assert tokens.decode([*special, *tokens.encode("so")]) == "so"
 
 
+def test_a_text_begins_with_a_space_as_in_whispers_training(tokens: PretrainedTokeniser) -> None:
+    assert tokens.encode("so") == tokens.encode(" so") == tokens.encode("a so")[2:]
+    assert len(tokens.encode("你")) == 3 and tokens.encode("") == []  # a byte each, and no space
+
+
 def test_what_is_missing_is_named(folder: Path, tokens: PretrainedTokeniser, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="model.folder is missing"):
         Whisper(WhisperSettings(), BINS, tokens.size)

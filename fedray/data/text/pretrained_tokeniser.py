@@ -1,20 +1,28 @@
-"""The tokeniser of a pre-trained model, from its tokenizer.json."""
+"""Whisper's tokeniser, from its tokenizer.json."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedray.data.text.languages import SPACELESS
 from fedray.storage.files import write_whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+SPACED_START = re.compile(f"[^\\s{SPACELESS}]")
+
 
 class PretrainedTokeniser:
-    """Text to the token ids of a pre-trained model and back. It has no CTC blank."""
+    """Text to Whisper's token ids and back. It has no CTC blank.
+
+    Whisper was trained on texts that begin with a space, except in scripts without spaces. Without that space,
+    whisper-tiny.en gives the first token of a true transcript 8 nats less.
+    """
 
     def __init__(self, described: str) -> None:
         """`described`: the contents of tokenizer.json."""
@@ -44,7 +52,8 @@ class PretrainedTokeniser:
 
         `unknown` has no effect: the tokens are bytes, so every character has one.
         """
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        space = " " if SPACED_START.match(text) else ""
+        return list(self._tokenizer.encode(space + text, add_special_tokens=False).ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Token ids to text. Special tokens are skipped."""
