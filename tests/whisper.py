@@ -10,6 +10,17 @@ from transformers import WhisperConfig, WhisperForConditionalGeneration
 
 SPECIAL = ("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|transcribe|>", "<|notimestamps|>")
 BINS = 80
+GENERATION = {  # generation_config.json, like whisper-small's
+    "bos_token_id": 256,
+    "eos_token_id": 256,
+    "pad_token_id": 256,
+    "decoder_start_token_id": 257,
+    "no_timestamps_token_id": 260,
+    "is_multilingual": True,
+    "lang_to_id": {"<|en|>": 258},
+    "task_to_id": {"transcribe": 259},
+    "max_length": 64,
+}
 
 
 def write_checkpoint(folder: Path, seconds: float = 3.0, width: int = 16, special: tuple[str, ...] = SPECIAL) -> Path:

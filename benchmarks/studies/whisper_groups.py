@@ -165,7 +165,8 @@ def main() -> None:
         lambda method, seed, place: play(method, seed, place, chosen, tuned),
     )  # fmt: skip
     text = f"# FedLoRA and FedMem on Whisper\n\n{ABOUT}\n\n{page(found, TITLES, True)}"
-    text += f"\n\n## Rates\n\nWER on dev after {TUNED} rounds, seed {TUNING}.\n\n{rates(tuned)}"
+    if tuned:
+        text += f"\n\n## Rates\n\nWER on dev after {TUNED} rounds, seed {TUNING}.\n\n{rates(tuned)}"
     command = study.command(parser, chosen, arms=study.on_page(METHODS, found))
     kept = {"rounds": chosen.rounds, "tuned": tuned, "found": found}
     study.write("whisper_groups", text, kept, command, study.seeds(found))

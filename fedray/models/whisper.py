@@ -109,6 +109,7 @@ class Whisper(nn.Module):
         self.prompt = prompt(folder, settings)
         self.window, self.most_tokens = limits(settings)
         config.max_source_positions = self.window // 2
+        self.suppressed = suppressed(folder)
         self.bos, self.eos = self.prompt[-1], config.eos_token_id
         self.whisper = WhisperForConditionalGeneration(config)
 
@@ -156,12 +157,9 @@ class Whisper(nn.Module):
         The lengths count the speech; the decoder attends to the silence after it too. ValueError for an utterance that
         does not fit the window.
         """
-        longest = int(lengths.max())
-        if longest > self.window + OVERHANG:
-            seconds = longest / FRAMES_A_SECOND
-            raise ValueError(
-                f"an utterance of {seconds:g} s is too long: Whisper's window has {self.window / FRAMES_A_SECOND:g} s"
-            )
+        if (longest := int(lengths.max())) > self.window + OVERHANG:
+            seconds, most = longest / FRAMES_A_SECOND, self.window / FRAMES_A_SECOND
+            raise ValueError(f"an utterance of {seconds:g} s is too long: Whisper's window has {most:g} s")
         heard = in_window(features, lengths, self.window)
         hidden: Tensor = self.whisper.model.encoder(heard.transpose(1, 2)).last_hidden_state
         return hidden, ((lengths + 1) // 2).clamp(max=hidden.shape[1])
@@ -291,3 +289,10 @@ def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
             f"{folder / 'tokenizer.json'}: has no {lacks}: is model.language={settings.language} one of its languages?"
         )
     return [known[token] for token in wanted]
+
+
+def suppressed(folder: Path) -> tuple[list[int], list[int]]:
+    """The tokens that begin no text, such as its end, and those that no text has; transformers reads the same files."""
+    generation = folder / "generation_config.json"
+    config = read_object(generation if generation.is_file() else folder / CONFIG)
+    return config.get("begin_suppress_tokens") or [], config.get("suppress_tokens") or []

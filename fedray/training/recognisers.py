@@ -15,8 +15,8 @@ class Recogniser(Protocol):
 
     A model without CTC has no `ctc`; `attend` and `decode` are never called on a model without a decoder. A decoder may
     offer `steps(hidden, lengths, beam) -> fedray.models.steps.Steps`, without which a search decodes the whole prefix
-    at each step; `most_tokens` of a text; and `text_limit`, the longest text of a search by default: tokens per encoder
-    frame, and further ones.
+    at each step; `most_tokens` of a text; `text_limit`, the longest text of a search by default: tokens per encoder
+    frame, and further ones; and `suppressed`: the tokens that begin no text, and those that no text has.
     """
 
     bos: int

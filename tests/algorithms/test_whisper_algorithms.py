@@ -21,20 +21,9 @@ from tests.algorithms import by_hand
 from tests.algorithms.by_hand import arrived, client, personal
 
 transformers = pytest.importorskip("transformers")
-from tests.whisper import write_checkpoint  # noqa: E402 - it needs transformers
+from tests.whisper import GENERATION, write_checkpoint  # noqa: E402 - it needs transformers
 
 ADAPTERS = {"rank": 4, "alpha": 16, "targets": ["self_attn.*_proj", "fc[12]"]}
-GENERATION = {  # like whisper-small's, with the tokens of tests/whisper.py
-    "bos_token_id": 256,
-    "eos_token_id": 256,
-    "pad_token_id": 256,
-    "decoder_start_token_id": 257,
-    "no_timestamps_token_id": 260,
-    "is_multilingual": True,
-    "lang_to_id": {"<|en|>": 258},
-    "task_to_id": {"transcribe": 259},
-    "max_length": 64,
-}
 TASK = {
     "tokens": "pretrained",
     "ctc_weight": 0.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,12 @@ from fedray.core.parameters import FlatModel
 from fedray.data.features.whisper_mel import WhisperMelSettings, whisper_frames, whisper_mels
 from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.models.adapters import LoRASettings, adapt, merged
-from fedray.models.whisper import Whisper, WhisperSettings, limits, prompt
+from fedray.models.whisper import Whisper, WhisperSettings, in_window, limits, prompt
 from fedray.training.decoding.attention import AttentionSearch
 from fedray.training.decoding.search import DecodeSettings
 
 transformers = pytest.importorskip("transformers")
-from tests.whisper import BINS, SPECIAL, write_checkpoint  # noqa: E402 - they need transformers
+from tests.whisper import BINS, GENERATION, SPECIAL, write_checkpoint  # noqa: E402 - they need transformers
 
 WAVE = torch.from_numpy(np.random.default_rng(0).standard_normal(20_000).astype(np.float32) * 0.1)
 SELF_ATTENTION = ["self_attn.*_proj", "fc[12]"]
@@ -101,6 +102,29 @@ def test_greedy_and_beam_search_end_within_what_it_can_say(folder: Path, tokens:
         while len(said) < len(greedy.tokens):
             said.append(int(model.attend(hidden, lengths, torch.tensor([[model.bos, *said]]))[0, -1].argmax()))
     assert tuple(said) == greedy.tokens
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+def test_it_suppresses_the_tokens_that_generate_suppresses(
+    beam: int, folder: Path, tokens: PretrainedTokeniser, tmp_path: Path
+) -> None:
+    """Those that generation_config.json names: at the beginning of a text, and everywhere."""
+    model, mels = built(folder, tokens), whisper_mels(WAVE, BINS)
+    search = AttentionSearch(DecodeSettings("attention", beam=beam, ctc_weight=0.0), tokens.decode)
+    with torch.no_grad():
+        hidden, lengths = model.encode(mels[None], torch.tensor([len(mels)]))
+    (free,) = search.transcribe(model, hidden, lengths)
+    ruled_out = {"begin_suppress_tokens": [free.tokens[0]], "suppress_tokens": [free.tokens[-1]]}
+    shutil.copytree(folder, tmp_path / "whisper")
+    (tmp_path / "whisper" / "generation_config.json").write_text(json.dumps(GENERATION | ruled_out), encoding="utf-8")
+    (ours,) = search.transcribe(built(tmp_path / "whisper", tokens), hidden, lengths)
+    assert ours.tokens[0] not in (free.tokens[0], free.tokens[-1]) and free.tokens[-1] not in ours.tokens
+    if beam == 1:
+        theirs = transformers.WhisperForConditionalGeneration.from_pretrained(tmp_path / "whisper").eval()
+        heard = in_window(mels[None], lengths.new_tensor([len(mels)]), model.window).transpose(1, 2)
+        limit = len(ours.tokens) + len(model.prompt)
+        said = theirs.generate(heard, language="en", task="transcribe", max_length=limit)
+        assert list(ours.tokens) == said[0].tolist()[: len(ours.tokens)]
 
 
 def test_a_shorter_window(folder: Path, tokens: PretrainedTokeniser) -> None:

@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 from fedray.core.pulse import long_work
 from fedray.models.steps import Steps, WholePrefixes
 from fedray.training.decoding.hypotheses import Found, search
-from fedray.training.decoding.scorers import CTC, Fused, Scorer
+from fedray.training.decoding.scorers import CTC, Fused, Scorer, Suppressed
 from fedray.training.decoding.search import BLANK, Hypothesis, Search
 from fedray.training.recognisers import Recogniser, teacher_forced
 
@@ -72,8 +72,12 @@ class AttentionSearch(Search):
         return scores
 
     def _scorers(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[tuple[float, Scorer]]:
-        """Further scores of a beam's next tokens, each with its weight."""
+        """Further scores of the next tokens, each with its weight: CTC's and a language model's are for beams alone."""
         scorers: list[tuple[float, Scorer]] = []
+        if (suppressed := getattr(model, "suppressed", None)) is not None:
+            first, always = suppressed
+            written = cast(int, model.attention_head.out_features)
+            scorers.append((1.0, Suppressed(first, always, written, hidden.device)))
         width, ctc_weight, lm_weight = self.settings.beam, self.settings.ctc_weight, self.settings.lm_weight
         if width == 1 or not (ctc_weight or self.language_model):
             return scorers

@@ -1,9 +1,10 @@
-"""What a joint search adds to the decoder's score of a next token: CTC's and a language model's."""
+"""What a search adds to the decoder's score of a next token: CTC's and a language model's, and tokens ruled out."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import torch
 from speechbrain.decoders.ctc import CTCPrefixScore
@@ -30,6 +31,27 @@ class Scorer(ABC):
     @abstractmethod
     def keep(self, utterances: Tensor, rows: Tensor) -> None:
         """Continue with these utterances and their rows."""
+
+
+class Suppressed(Scorer):
+    """Rules tokens out, as transformers' `generate` does by a checkpoint's `suppress_tokens`."""
+
+    def __init__(self, first: Sequence[int], always: Sequence[int], tokens: int, device: torch.device) -> None:
+        """`first`: the tokens that begin no text. `always`: those that no text has. `tokens`: of the decoder."""
+        self._later = torch.zeros(1, tokens, device=device)
+        self._later[:, list(always)] = -math.inf
+        self._next = self._later.clone()
+        self._next[:, list(first)] = -math.inf
+
+    def __call__(self, last: Tensor) -> Tensor:
+        scores, self._next = self._next, self._later
+        return scores
+
+    def follow(self, rows: Tensor, tokens: Tensor) -> None:
+        """The same tokens are ruled out in all rows."""
+
+    def keep(self, utterances: Tensor, rows: Tensor) -> None:
+        """The same tokens are ruled out in all rows."""
 
 
 class CTC(Scorer):
