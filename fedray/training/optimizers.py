@@ -118,8 +118,8 @@ class AdamW:
             self._adamw.load_state_dict({"state": {0: copies}, "param_groups": groups})
 
     def step(self) -> None:
-        """Take one step down the gradient, at the rate for the step's number."""
-        clip_gradient(self._flat, self._settings.clip)
+        """Take one step down the gradient, at the rate for the step's number. ValueError: it is not finite."""
+        check_gradient(self._flat.gradient, clip_gradient(self._flat, self._settings.clip))
         self._adamw.param_groups[0]["lr"] = self._settings.rate(self._done, self._steps)
         self._adamw.step()
         self._done += 1

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedray.core.parameters import FlatModel
-from fedray.training.optimizers import ClientOptimizer, ClientSettings
+from fedray.training.optimizers import AdamW, AdamWSettings, ClientOptimizer, ClientSettings
 
 
 def given(convolution: bool = False) -> FlatModel:
@@ -50,6 +50,8 @@ def test_a_gradient_that_is_not_finite_is_refused_at_its_step(clip: float | None
     flat.gradient[1] = number
     with pytest.raises(ValueError, match="the training loss is finite, but its gradient holds NaN or infinite values"):
         ClientOptimizer(flat, ClientSettings(lr=0.1, clip=clip)).step()
+    with pytest.raises(ValueError, match="the training loss is finite, but its gradient holds NaN or infinite values"):
+        AdamW(flat, AdamWSettings(clip=clip), 1, {}).step()
     assert flat.weights.tolist() == [1.0, 2.0]
     flat = given()
     flat.gradient[1] = float("nan")
