@@ -43,6 +43,15 @@ def config(folder: Path, *splits: str, **sections: Any) -> dict[str, Any]:
     return values
 
 
+def patient_run(folder: Path, **settings: float) -> dict[str, Any]:
+    """A configuration of two clients a round, whose corpus is written to `folder`. `settings`: of tests.patient."""
+    splits = {"train": ("ann", "bob", "cid"), "dev": ("dee",), "test": ("eva",)}
+    rows = {split: [(f"{name}-{i}", name, "ab") for name in names for i in range(2)] for split, names in splits.items()}
+    algorithm, engine = {"kind": "patient", **settings}, {"lanes": 2, "actors": 1}
+    values = config(write(folder, **rows), *splits, algorithm=algorithm, cohort={"size": 2}, engine=engine)
+    return values | {"imports": ["tests.patient"]}
+
+
 @pytest.fixture
 def without_ray(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Run parallel work in this process, with an empty cache."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Ranged, Share
+from fedray.core.ranges import Ranged, Share, one_of
 from fedray.core.schedules import SCHEDULES
 from fedray.core.settings import kinds
 from fedray.core.types import (
@@ -58,11 +58,7 @@ class SGDSettings(TaskSettings):
 
     schedule: Any = kinds(SCHEDULES, "constant")  # schedule of the clients' learning rate
     client: ClientSettings = field(default_factory=ClientSettings)
-    buffers: str = "averaged"  # running statistics of batch norm: averaged | frozen
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_buffers(self.buffers)
+    buffers: str = one_of(("averaged", "frozen"))  # running statistics of batch norm: averaged | frozen
 
 
 @dataclass(frozen=True)
@@ -288,9 +284,3 @@ def mixed(change: Change, alpha: float) -> Vector:
     weighted = (alpha, change.server), (1 - alpha, change.clients)
     parts = [np.float32(share) * part for share, part in weighted if part is not None]
     return np.asarray(sum(parts), dtype=np.float32)
-
-
-def check_buffers(buffers: str) -> None:
-    """Raise ValueError for an unknown rule for batch norm's running statistics."""
-    if buffers not in ("frozen", "averaged"):
-        raise ValueError(f"buffers (running statistics of batch norm) are frozen or averaged, not {buffers!r}")

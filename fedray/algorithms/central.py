@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from fedray.algorithms.base import TaskAlgorithm, TaskSettings, Trained, check_buffers, trained
+from fedray.algorithms.base import TaskAlgorithm, TaskSettings, Trained, trained
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count
+from fedray.core.ranges import Count, one_of
 from fedray.core.seeds import numpy_generator
 from fedray.core.types import Client, Received, State
 from fedray.training.local import LocalModel
@@ -44,11 +44,8 @@ class CentralSettings(TaskSettings):
 
     utterances: Count | None = None  # utterances in a round, at most: an epoch is cut into equal parts; null: all
     adamw: AdamWSettings = field(default_factory=AdamWSettings)  # the optimiser, whose rate falls over all rounds
-    buffers: str = "averaged"  # running statistics of batch norm: averaged (here: over all batches) | frozen
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_buffers(self.buffers)
+    # running statistics of batch norm: averaged (here: over all batches) | frozen
+    buffers: str = one_of(("averaged", "frozen"))
 
 
 class Central(TaskAlgorithm):

@@ -24,11 +24,9 @@ from typing import Any
 from torch import Tensor
 
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
-from fedray.core.ranges import Count
+from fedray.core.ranges import Count, one_of
 from fedray.core.types import Client, Evaluation, Received
 from fedray.training.optimizers import ClientSettings
-
-PARTS = ("all", "head")
 
 
 @dataclass(frozen=True)
@@ -36,14 +34,9 @@ class FedBABUSettings(SGDSettings):
     """Settings of FedBABU."""
 
     personal: list[str] = field(default_factory=lambda: ["head"])  # the head
-    finetune: str = "all"  # what a client fine-tunes before its model is scored: all | head
+    finetune: str = one_of(("all", "head"))  # what a client fine-tunes before its model is scored: all | head
     finetune_epochs: Count = 5  # passes over the client's data
     client: ClientSettings = field(default_factory=lambda: ClientSettings(lr=0.1, batch=50, epochs=4, clip=None))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.finetune not in PARTS:
-            raise ValueError(f"finetune is {' or '.join(PARTS)}, not {self.finetune!r}")
 
 
 class FedBABU(FederatedSGD):

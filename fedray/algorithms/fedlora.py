@@ -30,6 +30,7 @@ from pathlib import Path
 from fedray.algorithms.base import TaskAlgorithm, TaskSettings, Trained, mixed, trained
 from fedray.core.algorithm import Parts, Setup
 from fedray.core.metrics import Metrics
+from fedray.core.ranges import one_of
 from fedray.core.seeds import derive
 from fedray.core.server_optimizers import SGD
 from fedray.core.types import Broadcast, Change, Client, Layer, Received, ServerState, Vector
@@ -39,21 +40,18 @@ from fedray.training.local import LocalModel
 from fedray.training.task import Task
 from fedray.training.warm_up import ScaledAdamW, WarmUpSettings, no_later
 
-AVERAGING = ("factors", "product")
-
 
 @dataclass(frozen=True)
 class FedLoRASettings(TaskSettings):
     """Settings of FedLoRA."""
 
     lora: LoRASettings = field(default_factory=LoRASettings)
-    averaging: str = "factors"  # factors: A and B separately | product: B A, as large as the weights; an SVD per weight
+    # factors: A and B separately | product: B A, as large as the weights; an SVD per weight
+    averaging: str = one_of(("factors", "product"))
     client: WarmUpSettings = field(default_factory=WarmUpSettings)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.averaging not in AVERAGING:
-            raise ValueError(f"averaging is {' or '.join(AVERAGING)}, not {self.averaging!r}")
         if self.averaging == "product" and not self.lora.rank:
             raise ValueError("averaging=product averages adapters, and lora.rank=0 has none")
         if self.averaging == "product" and self.personal:

@@ -38,7 +38,7 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, personal_scores, trained
 from fedray.core.algorithm import Parts, Setup
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Amount, Positive, Ranged
+from fedray.core.ranges import Amount, Positive, Ranged, one_of
 from fedray.core.seeds import derive
 from fedray.core.types import Client, Evaluation, FederatedData, Received, State
 from fedray.data.features.dataset import Batch
@@ -50,7 +50,6 @@ from fedray.training.personal import composed
 from fedray.training.task import Targets
 
 SCORES = ("plugin", "both")
-ORDERS = ("together", "personal_first")
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,8 @@ class MutualSettings(Ranged):
     personal: Amount = 1.0
     plugin: Amount = 1.0  # lambda_v, weight of KL(personal || plug-in)
     temperature: Positive = 1.0  # temperature of both models' softmax in the two KL terms
-    order: str = "together"  # together: both predict before either steps | personal_first: v learns from the updated w
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.order not in ORDERS:
-            raise ValueError(f"order is {' or '.join(ORDERS)}, not {self.order!r}")
+    # together: both predict before either steps | personal_first: v learns from the updated w
+    order: str = one_of(("together", "personal_first"))
 
 
 @dataclass(frozen=True)

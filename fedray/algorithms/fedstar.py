@@ -38,7 +38,7 @@ from torch.nn.functional import cross_entropy, softmax
 from fedray.algorithms.base import FederatedSGD, SGDSettings, Trained, trained
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Amount, Count, Positive, Ranged, Share
+from fedray.core.ranges import Amount, Count, Positive, Ranged, Share, one_of
 from fedray.core.types import Broadcast, Client, FederatedData, Received, ServerState
 from fedray.data.features.dataset import Utterances, collate
 from fedray.training.classification import Classification
@@ -46,7 +46,6 @@ from fedray.training.labelled import check_labelled
 from fedray.training.means import Mean
 from fedray.training.optimizers import ClientOptimizer, ClientSettings
 
-WEIGHTS = ("paper", "authors")
 Positions = npt.NDArray[np.int64]
 
 
@@ -68,7 +67,7 @@ class FedSTARSettings(SGDSettings):
 
     beta: Amount = 0.5  # weight of the pseudo-labels' loss
     # Weight of the labelled clips' loss in a step with both: paper (1, equation 7) | authors (1 - beta, in their code).
-    weights: str = "paper"
+    weights: str = one_of(("paper", "authors"))
     # T, the temperature of the softmax that makes pseudo-labels: 4 in the paper, 1 in the authors' code.
     temperature: Positive = 4.0
     threshold: ThresholdSettings = field(default_factory=ThresholdSettings)
@@ -79,8 +78,6 @@ class FedSTARSettings(SGDSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights not in WEIGHTS:
-            raise ValueError(f"weights is {' or '.join(WEIGHTS)}, not {self.weights!r}")
         if self.weights == "authors" and self.beta > 1:
             raise ValueError(f"weights=authors gives the labelled clips 1 - beta: beta is at most 1, not {self.beta}")
 

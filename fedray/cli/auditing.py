@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from shlex import quote
 
 from rich.console import Console
-from rich.table import Table
 
+from fedray.cli.tables import titled
 from fedray.core.texts import rich_text
 from fedray.core.words import words
 from fedray.data.analysis.audit import Audit
@@ -38,9 +38,7 @@ def audit(
     found = Audit.of(parts, clients, session.parallel, data.seed, rate, broken, not data.skip_broken)
     rows, problems = found.findings()
     title = f"Audio and text: {len(found.heard):,} of {len(found.manifest):,} utterances decoded"
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column("")
-    table.add_column("")
+    table = titled(title, "", "", show_header=False)
     for name, text in rows:
         table.add_row(rich_text(name), rich_text(text))
     console.print(table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -50,12 +49,14 @@ def _number(text: str, units: dict[str, float], examples: str) -> float:
     return float(found[1]) * units[found[2]]
 
 
-def show(options: argparse.Namespace, root: Path, console: Console) -> int:
+def show(options: argparse.Namespace, console: Console) -> int:
     """Print the entries by kind and those selected; returns the exit status, 1 if a damaged entry is kept."""
     from fedray.doctor.checks import size
     from fedray.storage import cache_entries as cache
+    from fedray.storage.cache import cache_root
 
-    found, now = cache.entries(root), time.time()
+    root, now = cache_root().resolve(), time.time()
+    found = cache.entries(root)
     console.print(f"{escape(str(root))}: {len(found):,} entries, {size(sum(entry.bytes for entry in found))}")
     table = Table.grid(padding=(0, 2))
     for kind in (*cache.KINDS, cache.LEFTOVER):

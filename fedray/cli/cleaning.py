@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from fedray.cli.tables import titled
 from fedray.core.texts import rich_text
 from fedray.data.analysis.cleaning import Cleaning, Cleanings
 
@@ -13,10 +14,8 @@ from fedray.data.analysis.cleaning import Cleaning, Cleanings
 def tables(cleanings: Cleanings) -> Iterator[Table]:
     """A table for each normaliser: splits and joins, and its commonest changes."""
     for cleaning in cleanings.found.values():
-        table = Table(title=f"Texts: {rich_text(cleaning.by.name)}", title_justify="left", caption_justify="left")
-        table.add_column("change")
-        table.add_column("times", justify="right")
-        table.add_column("such as")
+        title, words = f"Texts: {rich_text(cleaning.by.name)}", ("change", "such as")
+        table = titled(title, "change", "times", "such as", left=words)
         for change, count, example in cleaning.commonest():
             table.add_row(rich_text(change), f"{count:,}", rich_text(example))
         table.caption = summary(cleaning)

@@ -6,16 +6,17 @@ Exit status: 0 fine, 1 the run failed or is not finished, 2 bad input, 130 inter
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from shlex import quote
 
 from rich.console import Console
 
-from fedray.cli import attached, completion, outcome, starting, stepping
+from fedray.cli import attached, completion, outcome, stepping
 from fedray.cli.arguments import command_line, parse
 from fedray.cli.outcome import INTERRUPTED
 from fedray.config import shipped
@@ -99,10 +100,6 @@ def _resume(options: argparse.Namespace) -> int:
     return outcome.show_end(result)
 
 
-def _runs(options: argparse.Namespace) -> int:
-    return attached.show(options, _console())
-
-
 def _pretrain(options: argparse.Namespace) -> int:
     from fedray.engine.telemetry.progress import Display
     from fedray.experiment.pretraining import pretrain
@@ -153,28 +150,6 @@ def _data(options: argparse.Namespace) -> int:
     return corpus.show(options)
 
 
-def _model(options: argparse.Namespace) -> int:
-    from fedray.cli import model
-
-    return model.show(options, _console())
-
-
-def _privacy(options: argparse.Namespace) -> int:
-    from fedray.cli import privacy
-
-    return privacy.show(options, _console())
-
-
-def _devices(options: argparse.Namespace) -> int:
-    if options.convert is not None:
-        from fedray.cli import traces
-
-        return traces.convert(options)
-    from fedray.cli import devices
-
-    return devices.show(options, _console())
-
-
 def _sweep(options: argparse.Namespace) -> int:
     file = str(shipped.locate("sweeps", options.file))
     sys.argv = [file, *options.arguments]
@@ -195,21 +170,6 @@ def _doctor(options: argparse.Namespace) -> int:
     return doctor.show(Console())
 
 
-def _cache(options: argparse.Namespace) -> int:
-    from fedray.cli import caches
-    from fedray.storage.cache import cache_root
-
-    return caches.show(options, cache_root().resolve(), _console())
-
-
-def _configs(options: argparse.Namespace) -> int:
-    return starting.show("configs", options.filter, _console())
-
-
-def _sweeps(options: argparse.Namespace) -> int:
-    return starting.show("sweeps", options.filter, _console())
-
-
 def _new(options: argparse.Namespace) -> int:
     from fedray.cli import project
 
@@ -222,13 +182,28 @@ def _completion(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {
-    "configs": _configs,
-    "sweeps": _sweeps,
+def _show(options: argparse.Namespace) -> int:
+    """A command whose module has `show(options, console)`, and is imported now: some take seconds."""
+    converts = options.command == "devices" and options.convert is not None
+    module = importlib.import_module(f"fedray.cli.{'traces' if converts else SHOWN[options.command]}")
+    status: int = module.show(options, _console())
+    return status
+
+
+SHOWN = {
+    "configs": "starting",
+    "sweeps": "starting",
+    "runs": "attached",
+    "model": "model",
+    "privacy": "privacy",
+    "devices": "devices",
+    "cache": "caches",
+}
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    **dict.fromkeys(SHOWN, _show),
     "new": _new,
     "run": _run,
     "resume": _resume,
-    "runs": _runs,
     "watch": attached.watch,
     "stop": attached.stop,
     "pretrain": _pretrain,
@@ -236,11 +211,7 @@ COMMANDS = {
     "report": _report,
     "export": _export,
     "data": _data,
-    "model": _model,
-    "privacy": _privacy,
-    "devices": _devices,
     "doctor": _doctor,
-    "cache": _cache,
     "completion": _completion,
 }
 

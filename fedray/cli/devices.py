@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedray import experiment
+from fedray.cli.tables import titled
 from fedray.core.devices.table import jain
 from fedray.core.devices.trips import SECOND
 from fedray.core.texts import rich_text
@@ -61,8 +62,8 @@ def members(found: Rehearsal) -> dict[str, npt.NDArray[np.int64]]:
 def class_table(found: Rehearsal) -> Table:
     """Speeds, rates, times of trips and availability of each class."""
     columns = ("devices", "s / utterance*", "down, Mbit/s*", "up, Mbit/s*", "trip, s*", "available")
-    table = _table("Devices", "class", *columns)
-    table.caption, table.caption_justify = "* the 10th percentile, the median and the 90th percentile", "left"
+    table = titled("Devices", "class", *columns, left=["class"])
+    table.caption = "* the 10th percentile, the median and the 90th percentile"
     rates, trips, available = found.rates(), found.trips, found.available
     for name, clients in members(found).items():
         values = (rates["seconds"], rates["down"] / 1e6, rates["up"] / 1e6, trips)
@@ -87,7 +88,7 @@ def trip_words(found: Rehearsal) -> str:
 def round_table(found: Rehearsal) -> Table:
     """Time, fates of trips, device hours and energy after some of the rounds."""
     names = ("virtual hours", *ENDS, "staleness", "device hours", "wasted", "energy, Wh")
-    table, rounds = _table("Rounds, without training", "rounds", *names), len(found.steps)
+    table, rounds = titled("Rounds, without training", "rounds", *names, left=["rounds"]), len(found.steps)
     for after in sorted({1, min(10, rounds), -(-rounds // 2), rounds}):
         steps = found.steps[:after]
         behind = [step.behind(trip) for step in steps for trip in step.arrived]
@@ -108,7 +109,7 @@ def round_table(found: Rehearsal) -> Table:
 
 def part_table(found: Rehearsal) -> Table:
     """The share of each class among the clients and among the arrivals."""
-    table = _table("Who takes part", "class", "of the clients", "of the arrivals")
+    table = titled("Who takes part", "class", "of the clients", "of the arrivals", left=["class"])
     arrived = np.zeros(len(found.devices))
     for step in found.steps:
         for trip in step.arrived:
@@ -116,7 +117,7 @@ def part_table(found: Rehearsal) -> Table:
     for name, clients in members(found).items():
         share = arrived[clients].sum() / max(1.0, arrived.sum())
         table.add_row(rich_text(name), f"{len(clients) / len(arrived):.0%}", f"{share:.0%}")
-    table.caption, table.caption_justify = f"Jain's index of the clients' arrivals: {jain(arrived):.2f}", "left"
+    table.caption = f"Jain's index of the clients' arrivals: {jain(arrived):.2f}"
     return table
 
 
@@ -149,13 +150,6 @@ def _cumulative(axes: Axes, values: Floats, name: str, colour: str) -> None:
     heights = 100 * np.arange(len(values) + 1) / len(values)
     ordered = np.sort(values)
     axes.step([ordered[0], *ordered], heights, where="post", label=name, color=colour)
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
-    return table
 
 
 def _spread(values: Floats) -> str:

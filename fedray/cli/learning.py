@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fedray.cli.tables import titled
 from fedray.core.texts import rich_text
 from fedray.data.analysis.inspection import Problem
 from fedray.data.features.dataset import Utterances
@@ -64,10 +65,7 @@ def unlearnable(
 
 
 def _table(found: Survey) -> Table:
-    table = Table(title="Cannot be learnt", title_justify="left")
-    table.add_column("")
-    for title in ("utterances", "of", "share"):
-        table.add_column(title, justify="right")
+    table = titled("Cannot be learnt", "", "utterances", "of", "share")
     counts = {name: (int(part.lost.sum()), len(part.data)) for name, part in found.parts.items()}
     worst = sorted(found.counts().items(), key=lambda item: (-item[1][0] / item[1][1], -item[1][0], item[0]))[:SHOWN]
     counts |= {f"client {name}": pair for name, pair in worst if pair[0]}

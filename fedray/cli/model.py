@@ -6,10 +6,12 @@ import argparse
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from fedray.cli.parsing import Commands, add_config, command
+from fedray.cli.tables import titled
 from fedray.core.texts import rich_text
+
+WORDS = ("name", "shape", "kind", "travels", "aliases", "pattern")  # columns
 
 
 def add_to(commands: Commands) -> None:
@@ -40,12 +42,13 @@ def show(options: argparse.Namespace, console: Console) -> int:
         words = (", ".join(dict.fromkeys(getattr(row, key) for row in tensors)) for key in ("kind", "travels"))
         return name, f"{len(tensors):,}", f"{sum(row.numbers for row in tensors):,}", *words
 
-    table = _table(f"Tensors of model {config.model.kind}", "name", "shape", "numbers", "kind", "travels", "aliases")
+    columns = ("name", "shape", "numbers", "kind", "travels", "aliases")
+    table = titled(f"Tensors of model {config.model.kind}", *columns, left=WORDS)
     for row in rows:
         shape = " x ".join(map(str, row.shape)) or "1"
         table.add_row(rich_text(row.name), shape, f"{row.numbers:,}", row.kind, row.travels, ", ".join(row.aliases))
     console.print(table)
-    table = _table("Patterns and aliases", "pattern", "tensors", "numbers", "kind", "travels")
+    table = titled("Patterns and aliases", "pattern", "tensors", "numbers", "kind", "travels", left=WORDS)
     for pattern, tensors in by_pattern(rows).items():
         table.add_row(*sums(pattern, tensors))
     table.add_section()
@@ -55,10 +58,3 @@ def show(options: argparse.Namespace, console: Console) -> int:
     beside = "".join(f", beside them {name}: {4 * one.size:,}" for name, one in broadcast.vectors.items())
     print(f"Bytes to a client: {4 * broadcast.constant:,} once, {moving:,} every round{beside}.")
     return 0
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for name in columns:
-        table.add_column(name, justify="right" if name in ("tensors", "numbers") else "left")
-    return table

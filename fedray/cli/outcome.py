@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from fedray.cli.tables import titled
 from fedray.core.metrics import ALONE
 from fedray.core.texts import printable, rich_text
 
@@ -63,10 +64,8 @@ def show_results(folder: RunFolder, results: Mapping[str, Any], console: Console
     from fedray.runs.scores import WITHOUT, first_model_in, scores, shown_round
 
     found = scores(results)
-    table = Table(title=f"{rich_text(results['name'])}: {results['rounds']} rounds", title_justify="left")
-    table.add_column("")
-    for title in (first_model_in(folder), shown_round(results), "change"):
-        table.add_column(title, justify="right")
+    title = f"{rich_text(results['name'])}: {results['rounds']} rounds"
+    table = titled(title, "", first_model_in(folder), shown_round(results), "change")
     for score in found:
         table.add_row(rich_text(score.title), f"{score.seed:.2f}", f"{score.best:.2f}", score.change)
     console.print(table if found else f"{table.title}\n{WITHOUT}", highlight=False)
@@ -88,11 +87,10 @@ def personal_table(personal: Mapping[str, Any]) -> Table:
     """Mean and standard deviation of the clients' scores; two columns if the shared model was scored alone too."""
     from fedray.runs.scores import with_unit
 
-    table = Table(title=f"personal models of {rich_text(str(personal['clients']))} clients", title_justify="left")
     names = [name for name in personal if f"{name}_sd" in personal and not name.endswith(ALONE)]
     both = any(name + ALONE in personal for name in names)
-    for title in ("", "alone", "personal") if both else ("", "personal"):
-        table.add_column(title, justify="right" if title else "left")
+    columns = ("", "alone", "personal") if both else ("", "personal")
+    table = titled(f"personal models of {rich_text(str(personal['clients']))} clients", *columns)
     for name in names:
         scores = [
             f"{personal[key]:.2f} ± {personal[f'{key}_sd']:.2f}" if key in personal else ""

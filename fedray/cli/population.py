@@ -16,6 +16,7 @@ from fedray.cli import cleaning
 from fedray.cli.auditing import audit, look
 from fedray.cli.counts import histogram, spread
 from fedray.cli.learning import unlearnable
+from fedray.cli.tables import titled
 from fedray.config.source import ConfigError, Source
 from fedray.core.texts import rich_text
 from fedray.core.types import OWN
@@ -97,10 +98,7 @@ def show(
 
 def split_table(parts: Mapping[str, Manifest]) -> Table:
     """Utterances, hours and speakers of the server, the clients and each split."""
-    table = Table(title="Speech", title_justify="left", caption=SPREAD, caption_justify="left")
-    table.add_column("")
-    for title in ("utterances", "hours", "speakers", "seconds*"):
-        table.add_column(title, justify="right")
+    table = titled("Speech", "", "utterances", "hours", "speakers", "seconds*", caption=SPREAD)
     for name, manifest in parts.items():
         speakers = "unknown" if manifest.anonymous else f"{pc.count_distinct(manifest.table['speaker']).as_py():,}"
         table.add_row(
@@ -116,11 +114,8 @@ def split_table(parts: Mapping[str, Manifest]) -> Table:
 def vocabulary_table(parts: Mapping[str, Manifest]) -> Table:
     """Words and characters of the transcripts, and the share of words that the training transcripts lack."""
     source = token_source(parts)
-    table = Table(title="Transcripts", title_justify="left", caption_justify="left")
+    table = titled("Transcripts", "", "words", "distinct", "characters", "new")
     table.caption = f"new: share of the words that do not occur in the transcripts of {source}"
-    table.add_column("")
-    for title in ("words", "distinct", "characters", "new"):
-        table.add_column(title, justify="right")
     known = pc.unique(inspection.words(parts[source]))
     for name, manifest in parts.items():
         if not len(spoken := inspection.words(manifest)):
@@ -140,9 +135,7 @@ def client_table(
 ) -> Table:
     """Number, sizes, labels and hours of the clients. `labelled`: bool, by row of the clients' manifest."""
     manifest = parts["clients"]
-    table = Table(title="Clients", title_justify="left", show_header=False, caption=SPREAD, caption_justify="left")
-    table.add_column("")
-    table.add_column("")
+    table = titled("Clients", "", "", show_header=False, caption=SPREAD)
     table.add_row("number", f"{len(clients):,}, divided by {config.data.clients.by}")
     table.add_row("utterances a client*", spread(held.utterances, "{:,.0f}"))
     table.add_row("minutes a client*", spread(held.seconds / 60, "{:,.1f}"))

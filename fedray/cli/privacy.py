@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedray import experiment
+from fedray.cli.tables import titled
 from fedray.config.source import Source
 from fedray.core.privacy.accounting import Account
 from fedray.core.privacy.audits import Audit
@@ -26,7 +27,7 @@ from fedray.experiment.checks import corpus_reader, most_clients
 from fedray.experiment.private import guarantee_of
 from fedray.report import canvas
 from fedray.report.canvas import Drawing
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 POINTS = 40  # per curve over rounds
@@ -61,7 +62,8 @@ def show(options: argparse.Namespace, console: Console) -> int:
         kinds = [noise_by_kind(guarantee.claimed, epsilon) for epsilon in EPSILONS]
         console.print(_by_kind(kinds))
     if out is not None:
-        _write(out, _draw(guarantee.claimed, cohorts, kinds))
+        drawing = _draw(guarantee.claimed, cohorts, kinds)
+        write_whole(out, drawing.png if out.suffix == ".png" else drawing.svg)
         print(f"picture: {out}")
     return 0
 
@@ -72,13 +74,6 @@ def _population(config: Config, source: Source) -> int:
     if most is None or isinstance(config.audit, Audit) or config.data.clients.by == "dirichlet":
         most = len(experiment.read_federation(config, source)[1])
     return population(config, most)
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
 
 
 def _number(value: float | None) -> str:
@@ -94,7 +89,7 @@ def _by_rounds(guarantee: Guarantee, rounds: int) -> Table:
         rows[after] = [guarantee.claimed.tight(after), guarantee.claimed.epsilon(after)]
         rows[after] += [guarantee.simulated.guarantee(after)] if scaled else []
     known = [place for place in range(len(names)) if any(found[place] is not None for found in rows.values())]
-    table = _table("Epsilon by rounds", "rounds", *(names[place] for place in known))
+    table = titled("Epsilon by rounds", "rounds", *(names[place] for place in known))
     for after, found in rows.items():
         table.add_row(f"{after:,}", *(_number(found[place]) for place in known))
     return table
@@ -102,7 +97,7 @@ def _by_rounds(guarantee: Guarantee, rounds: int) -> Table:
 
 def _by_epsilon(account: Account) -> Table:
     """The noise multipliers that other epsilons need."""
-    table = _table("Noise by epsilon", "epsilon", "noise multiplier z")
+    table = titled("Noise by epsilon", "epsilon", "noise multiplier z")
     for epsilon in EPSILONS:
         try:
             noise = noise_for(replace(account.settings, epsilon=epsilon, noise=None), account.sampling, account.rounds)
@@ -126,7 +121,7 @@ def by_cohort(account: Account) -> list[tuple[int, float, float]]:
 
 
 def _by_cohort(cohorts: Sequence[tuple[int, float, float]]) -> Table:
-    table = _table(
+    table = titled(
         "Epsilon by cohort, with the same noise in the mean", "cohort", "noise multiplier z", "Renyi epsilon"
     )
     for size, noise, epsilon in cohorts:
@@ -136,7 +131,7 @@ def _by_cohort(cohorts: Sequence[tuple[int, float, float]]) -> Table:
 
 def _by_kind(kinds: Sequence[NoiseByKind]) -> Table:
     title = "Noise in the model by kind: root mean square over rounds, in bounds C"
-    table = _table(
+    table = titled(
         title, "epsilon", "independent, Poisson cohorts", f"correlated, {kinds[0].bands} bands, cyclic cohorts"
     )
     for one in kinds:
@@ -173,9 +168,3 @@ def _draw(account: Account, cohorts: Sequence[tuple[int, float, float]], kinds: 
             axes.set_ylim(bottom=0)
             axes.legend()
         return Drawing.of(drawn)
-
-
-def _write(path: Path, drawing: Drawing) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = drawing.png if path.suffix == ".png" else drawing.svg.encode()
-    write_atomically(path, lambda place: place.write_bytes(data))

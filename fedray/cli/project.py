@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -18,7 +17,7 @@ from fedray.algorithms import ALGORITHMS
 from fedray.config import shipped, source
 from fedray.core.settings import settings_class
 from fedray.experiment import Config
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 from fedray.training.tasks import TASKS
 
 MODULE = "my_algorithm"  # of a project
@@ -52,9 +51,8 @@ def write(folder: Path, name: str) -> str:
         keep_trailing_newline=True,
     )
     texts = {file: environment.get_template(f"{file}.jinja").render(words) for file in FILES}
-    folder.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        write_atomically(folder / file, partial(_write_text, text=text))
+        write_whole(folder / file, text)
     corpus = f" data.root=FOLDER  # of the corpus {words['corpus']}" if words["root"] else ""
     pytest = "python -m pytest" if find_spec("pytest") else "pip install pytest && python -m pytest"
     steps = [f"cd {quote(str(folder))}", f"python run.py{corpus}", pytest]
@@ -155,7 +153,3 @@ def dumped(values: dict[str, Any]) -> str:
 
 def _indented(values: dict[str, Any]) -> str:
     return "\n".join(f"  {line}" for line in dumped(values).splitlines()) if values else ""
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

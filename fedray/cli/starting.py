@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from itertools import groupby
 
 from rich.console import Console
@@ -44,8 +45,9 @@ def add_to(commands: Commands) -> None:
     )
 
 
-def show(kind: str, word: str, console: Console) -> int:
+def show(options: argparse.Namespace, console: Console) -> int:
     """Print the shipped `configs` or `sweeps` whose name or summary contains the word; returns the exit status."""
+    kind, word = options.command, options.filter
     found = {name: shipped.summary(path) for name, path in shipped.files(kind).items()}
     found = {name: text for name, text in found.items() if word.lower() in f"{name} {text}".lower()}
     if not found:

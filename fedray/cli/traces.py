@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
+from rich.console import Console
+
 from fedray.cli.device_options import CONVERTED
 from fedray.config.source import as_value
 from fedray.data.devices import CONVERTERS, tables
 from fedray.data.devices.tables import Converted, Missing
 
 
-def convert(options: argparse.Namespace) -> int:
+def show(options: argparse.Namespace, console: Console) -> int:
     """Write the tables. ValueError: the kind is unknown, there is no file or too many, or a file of --out exists."""
     kind, *files = options.convert
     if kind not in CONVERTERS:

@@ -21,7 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from fedray.config import shipped
 from fedray.config.source import ConfigError, Source, Values, read
 from fedray.config.typed import converted, named_sections, shown, type_hints, type_words
-from fedray.core.ranges import Range, ranges
+from fedray.core.ranges import Range, is_number, ranges
 from fedray.core.settings import Choice, kind_of, settings_class
 from fedray.core.texts import unusable
 
@@ -146,7 +146,7 @@ def _leaf(hint: Any, value: Any, dotted: str, source: Source) -> object:
 def _check_numbers(value: object, limits: Range | None, dotted: str, source: Source) -> None:
     """Raise ConfigError for nan and infinity, for integers of more than 64 bits, and for numbers out of their range."""
     for number in value if isinstance(value, list | tuple) else [value]:
-        if isinstance(number, bool) or not isinstance(number, int | float):
+        if not is_number(number):
             continue
         if isinstance(number, float) and not math.isfinite(number):
             wrong = "must be a finite number"

@@ -1,16 +1,16 @@
-"""The range of a number in settings, as part of its type: `dropout: Part = 0.1`.
+"""The range of a number in settings, as part of its type: `dropout: Part = 0.1`. The words that a text may be.
 
-The schema and `Ranged` refuse a number outside its range, and the configuration reference shows the range. Relations
-between settings are checked in the `__post_init__` of their dataclass.
+The schema and `Ranged` refuse a number outside its range, and the configuration reference shows the range. `Ranged`
+refuses other words. Relations between settings are checked in the `__post_init__` of their dataclass.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Annotated, Any, TypeGuard, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,21 @@ def ranges(cls: type) -> dict[str, Range | None]:
     return {name: range_of(hint) for name, hint in get_type_hints(cls, include_extras=True).items()}
 
 
+def one_of(words: Iterable[str], default: str | None = None) -> str:
+    """A field of a `Ranged` dataclass that holds one of these words, by default the first."""
+    known = tuple(words)
+    found: str = field(default=default or known[0], metadata={"words": known})
+    return found
+
+
+@functools.lru_cache
+def words(cls: type) -> dict[str, tuple[str, ...]]:
+    """Field -> the words that it may hold, for the fields that `one_of` made."""
+    return {f.name: f.metadata["words"] for f in fields(cls) if "words" in f.metadata} if is_dataclass(cls) else {}
+
+
 class Ranged:
-    """A frozen dataclass of settings, whose numbers must lie in the ranges of their types (else ValueError)."""
+    """A frozen dataclass of settings. ValueError: a number is outside the range of its type, or a word is unknown."""
 
     def __post_init__(self) -> None:
         cls: type = type(self)
@@ -65,6 +78,15 @@ class Ranged:
                 for number in value if isinstance(value, list | tuple) else (value,):
                     if isinstance(number, int | float) and number not in limits:
                         raise ValueError(f"{name} must be {limits}, not {number}")
+        for name, known in words(cls).items():
+            if (word := getattr(self, name)) not in known:
+                wanted = " or ".join(known) if len(known) == 2 else f"one of {', '.join(known)}"
+                raise ValueError(f"{name} must be {wanted}, not {word!r}")
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number, which a Boolean is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _ranges(hint: Any) -> Iterator[Range]:

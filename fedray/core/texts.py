@@ -53,6 +53,12 @@ def no_file(path: str | os.PathLike[str]) -> str | None:
     return "a folder" if kind == stat.S_IFDIR else NOT_FILES.get(kind)
 
 
+def check_is_file(path: Path, remedy: str) -> None:
+    """ValueError: something else than a file is at the path, such as a folder. A missing file is for who opens it."""
+    if (problem := no_file(path)) not in (None, "missing"):
+        raise ValueError(f"{path} is {problem}, not a file: {remedy}")
+
+
 @contextmanager
 def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     """Open a text file to read, as UTF-8 with or without a byte order mark.
@@ -60,10 +66,9 @@ def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     ValueError: the path is not a file (reading a named pipe would wait for ever), or the file is a Git LFS stub or not
     UTF-8; the message names it. FileNotFoundError: it is missing.
     """
-    if (found := no_file(path)) not in (None, "missing"):
-        raise ValueError(f"{path} is {found}, not a file: name a text file")
-    if found is None:
-        _check_fetched(path)
+    check_is_file(path, "name a text file")
+    if path.exists() and is_lfs_stub(path):
+        raise ValueError(f"{path} is a Git LFS stub: fetch the file with `git lfs pull`")
     try:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             yield file
@@ -71,11 +76,10 @@ def opened(path: Path, newline: str | None = None) -> Iterator[TextIO]:
         raise _not_utf8(path, path.read_bytes(), error) from error
 
 
-def _check_fetched(path: Path) -> None:
-    """Raise ValueError for a Git LFS stub: the few lines that a clone without Git LFS holds in place of a file."""
-    with path.open("rb") as file:
-        if file.read(len(LFS)) == LFS:
-            raise ValueError(f"{path} is a Git LFS stub: fetch the file with `git lfs pull`")
+def is_lfs_stub(path: str | os.PathLike[str]) -> bool:
+    """Whether the file is a Git LFS stub: the few lines that a clone without Git LFS holds in place of a file."""
+    with open(path, "rb") as file:
+        return file.read(len(LFS)) == LFS
 
 
 def read_text(path: Path) -> str:

@@ -157,34 +157,27 @@ class FederatedData(Protocol):
 
     def client_ids(self) -> Sequence[str]:
         """The ids of all clients."""
-        ...
 
     def cost(self, client: str) -> float:
         """The work of training on the client, in utterances."""
-        ...
 
     def load(self, client: str) -> Any:
         """The client's training data."""
-        ...
 
     def server(self) -> Any:
         """The server's labelled data; None if it has none."""
-        ...
 
     def evaluation(self, split: str, index: int = 0, count: int = 1) -> Any:
         """The data of a split ("dev", "test", ...), which has a length, or part `index` of `count` of it.
 
         The parts are always the same.
         """
-        ...
 
     def client_part(self, client: str, split: str) -> Any:
         """The client's part of a split, such as the part in its domain; None: the client uses the whole split."""
-        ...
 
     def splits(self) -> Sequence[str]:
         """The names of the splits that are scored."""
-        ...
 
 
 class AuditedData(FederatedData, Protocol):
@@ -194,4 +187,3 @@ class AuditedData(FederatedData, Protocol):
 
     def judged(self, client: str) -> Any:
         """The data on which a candidate is judged, whether or not it is a client."""
-        ...

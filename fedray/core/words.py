@@ -1,4 +1,4 @@
-"""Error messages of commands: what is wrong, where, and what to do. They are safe to print on a terminal."""
+"""Error messages of commands: what is wrong, where, and what to do. They are safe to print on a terminal. Counts."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ REMEDIES = {
     errno.EMFILE: "raise `ulimit -n`",
     errno.ENOMEM: "end other programs, or use a machine with more memory",
 }
+
+
+def counted(number: float, what: str) -> str:
+    """A number of things: `1 core`, `0.25 GPUs`."""
+    return f"{number:g} {what}{'' if number == 1 else 's'}"
 
 
 def words(error: Exception) -> str:

@@ -16,6 +16,7 @@ from fedray import experiment
 from fedray.config.source import Source
 from fedray.core.texts import rich_text
 from fedray.core.types import Server
+from fedray.core.words import counted
 from fedray.data.features.dataset import Utterances
 from fedray.data.features.packed import file_of
 from fedray.data.federation.speech_data import SpeechData
@@ -88,15 +89,15 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     build_data(config, source)
     since = time.perf_counter()  # timed the second time, since the run will find them in the cache
     data, _ = build_data(config, source)
-    place = below(os.environ.get("FEDRAY_RUNS") or tempfile.gettempdir(), f"fedray-estimate-{os.getpid()}")
-    folder = RunFolder(places.place(place))
+    path = below(os.environ.get("FEDRAY_RUNS") or tempfile.gettempdir(), f"fedray-estimate-{os.getpid()}")
+    folder = RunFolder(places.place(path))
     program = build_program(config, data, folder.states, shares.gpus)
     unlearnable = check_learnable(config, program.algorithm, data)
     began = connected + time.perf_counter() - since
     side = together(config, shares.gpus > 0)
     step = training_bytes(program, side)
     memory = actor_bytes(program, side, step)
-    shares, _ = pool(config, program, shares.gpus > 0, session.resources())
+    shares, _ = pool(config, program, shares.gpus > 0, session.resources(), step)
     plan = build_plan(config, program, shares.gpus)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:
@@ -268,7 +269,7 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
         spent = f"{three(virtual['device hours'])} device hours, {100 * virtual['wasted']:.0f} % of them wasted"
         lines.append(f"  {'of all devices':<18}{spent}; {three(virtual['energy'])} Wh")
     if found.memory is not None:
-        actors = f"{shares.actors} client actor{'s' * (shares.actors > 1)}"
+        actors = counted(shares.actors, "client actor")
         lines.append("[bold]Memory[/bold]")
         inside = f"{size(found.step)} of it for a step of the longest utterances, by this machine's kernels"
         lines.append(f"  {'client actor':<18}{size(found.memory):<12}{inside}")

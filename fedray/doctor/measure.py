@@ -17,6 +17,7 @@ from ray.exceptions import GetTimeoutError
 
 from fedray.core.seeds import derive
 from fedray.core.types import Change, FederatedData, RunError, ServerState, Update
+from fedray.core.words import counted
 from fedray.data.features.dataset import Utterances
 from fedray.engine.actors.actor import ClientActor
 from fedray.engine.cluster import reservation
@@ -125,7 +126,7 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
     make = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0)(Probe)
     references = ray.put(program), ray.put(assets)
     arguments = (*references, share.gpus, plan.engine.hold_gb * 1e9, False, f"estimate-{os.getpid()}", None)
-    say(f"starting {share.actors} client actor{'s' * (share.actors > 1)}")
+    say(f"starting {counted(share.actors, 'client actor')}")
     since = time.perf_counter()
     actors = [make.remote(*arguments)]
     try:

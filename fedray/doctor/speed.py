@@ -19,6 +19,7 @@ from rich.console import Console
 from torch import nn
 
 from fedray.core.machine import Allowed, allowed
+from fedray.core.words import counted
 from fedray.doctor.checks import Findings, size
 from fedray.engine.cluster import reservation
 from fedray.engine.cluster.resources import Node, Share, share
@@ -88,7 +89,7 @@ def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
         nodes = session.resources()
         state = f"ready in {took:.1f} s" if mine else "was running already"
         found.lines.append(("Ray", f"{cluster(nodes)}, {state}"))
-        counted(found, nodes, allowed())
+        overcounted(found, nodes, allowed())
         shares = share(EngineSettings(), nodes)
         found.lines.append(("a run gets", words(shares)))
         memory = measure(found, shares, build, console)
@@ -103,7 +104,7 @@ def capacity(console: Console, build: Callable[[], nn.Module]) -> Findings:
     return found
 
 
-def counted(found: Findings, nodes: Sequence[Node], limits: Allowed) -> None:
+def overcounted(found: Findings, nodes: Sequence[Node], limits: Allowed) -> None:
     """Report a Ray that counts more cores or memory on this machine than this process may use, as a problem."""
     here = next((node for node in nodes if node.driver), None)
     cores, memory = limits.whole_cores(), limits.least_memory()
@@ -123,7 +124,7 @@ def busy(found: Findings, load: float, cores: int) -> None:
     """Report a busy machine as a problem; `load` is the mean number of runnable processes in the last minute."""
     if load > cores / 2:
         found.problem(
-            f"{load:.1f} processes competed for the {_count(cores, 'core')} in the last minute: "
+            f"{load:.1f} processes competed for the {counted(cores, 'core')} in the last minute: "
             "an idle machine is faster"
         )
 
@@ -152,7 +153,7 @@ def measure(found: Findings, shares: Share, build: Callable[[], nn.Module], cons
             found.lines.append(("object store", f"a put of 52 MB takes {1000 * put_seconds():.0f} ms"))
         with doing(console, "training on one actor alone"):
             alone = ray.get(ready[0].clients_a_second.remote(TRAIN_SECONDS), timeout=60)
-        with doing(console, f"training on {_count(len(ready), 'actor')} at once"):
+        with doing(console, f"training on {counted(len(ready), 'actor')} at once"):
             together = sum(ray.get([actor.clients_a_second.remote(TRAIN_SECONDS) for actor in ready], timeout=60))
         memory = statistics.median(ray.get([actor.memory.remote() for actor in ready], timeout=60))
     finally:
@@ -215,20 +216,16 @@ def doing(console: Console, what: str) -> Iterator[None]:
 
 def words(shares: Share) -> str:
     """A pool in words: "4 client actors with 3 cores and 0.25 GPUs each"."""
-    gpu = f" and {_count(shares.gpus, 'GPU')}" if shares.gpus else ""
+    gpu = f" and {counted(shares.gpus, 'GPU')}" if shares.gpus else ""
     each = " each" if shares.actors > 1 else ""
     without = "" if shares.gpus else ", no GPU"
-    return f"{_count(shares.actors, 'client actor')} with {_count(shares.cpus, 'core')}{gpu}{each}{without}"
+    return f"{counted(shares.actors, 'client actor')} with {counted(shares.cpus, 'core')}{gpu}{each}{without}"
 
 
 def cluster(nodes: Sequence[Node]) -> str:
     """The nodes in words: "2 nodes with 12 cores and 1 GPU"."""
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
-    return f"{_count(len(nodes), 'node')} with {_count(cpus, 'core')} and {_count(gpus, 'GPU')}"
-
-
-def _count(number: float, what: str) -> str:
-    return f"{number:g} {what}" + ("" if number == 1 else "s")
+    return f"{counted(len(nodes), 'node')} with {counted(cpus, 'core')} and {counted(gpus, 'GPU')}"
 
 
 def duration(seconds: float) -> str:

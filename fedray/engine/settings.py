@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Ranged, Share, SomeShare
+from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Ranged, Share, SomeShare, one_of
 
 TOGETHER_ON_A_GPU = 8  # clients, for `vectorise: auto`
 # For `lanes: auto` and `shards: auto`. A lane holds as many clients as a GPU trains side by side.
 CLIENTS_A_LANE, LEAST_LANES, MOST_LANES = 8, 8, 8000
 UTTERANCES_A_SHARD = 32
-SAMPLINGS = ("uniform", "weighted", "poisson", "cyclic", "oort")
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class CohortSettings(Ranged):
     fraction: SomeShare | None = None  # share of the population that takes part in a round
     # uniform | weighted (by each client's cost, in utterances) | poisson (each client independently, with the same
     # probability) | cyclic (groups that take turns) | oort (with devices: useful data and fast devices first)
-    sampling: str = "uniform"
+    sampling: str = one_of(("uniform", "weighted", "poisson", "cyclic", "oort"))
     limit: Count | None = None  # poisson: the most clients in a round; any more are left out; null: no limit
     availability: SomeShare = 1.0  # probability that a client can be chosen in a round
     dropout: Part = 0.0  # probability that a chosen client never answers
@@ -33,8 +32,6 @@ class CohortSettings(Ranged):
             raise ValueError("set size (clients a round), such as size: 10, or fraction (share of all), such as 0.1")
         if self.size is not None and self.fraction is not None:
             raise ValueError("size and fraction are both set: unset one, with size=null or fraction=null")
-        if self.sampling not in SAMPLINGS:
-            raise ValueError(f"sampling must be one of {', '.join(SAMPLINGS)}, not {self.sampling!r}")
         if self.limit is not None and self.sampling != "poisson":
             raise ValueError(f"limit applies to poisson cohorts, not to {self.sampling} ones: remove it")
         if self.sampling in ("poisson", "cyclic") and self.availability < 1:
@@ -83,7 +80,8 @@ class EngineSettings(Ranged):
     on a GPU also `placement`, unless `vectorise` is `never`. A client that hangs twice beyond `deadline` fails.
     """
 
-    placement: str = "pooled"  # pooled: a few actors train all clients; dedicated: an actor for each client
+    # pooled: a few actors train all clients; dedicated: an actor for each client
+    placement: str = one_of(("pooled", "dedicated"))
     actors: str | Count = "auto"  # client actors; auto: as many as the resources allow (dedicated: one per client)
     # Pieces that a cohort is cut into: the unit of work, of retry and of float order. auto: one for every eight clients
     # (or as many as `vectorise` stacks, if it is a number above 8), at least 8 and at most 8000, on any hardware.
@@ -96,14 +94,15 @@ class EngineSettings(Ranged):
     failures_allowed: Share = 0.1  # share of a cohort that may fail before the run does
     # What may differ between the nodes of a run. none; hardware: processors and GPUs, which run.json and the report
     # then name; all: also versions of packages and fedray's code.
-    mixed_nodes: str = "hardware"
+    mixed_nodes: str = one_of(("none", "hardware", "all"), "hardware")
     replacements: Natural = 10  # dead actors that a run replaces before it gives up
     hang_warning_s: Positive = 60.0  # seconds of silence, at least, before a warning names the actor and its client
     deadline: DeadlineSettings = field(default_factory=DeadlineSettings)  # when an actor that hangs is killed
     checkpoint_every: Count = 1  # rounds between two checkpoints
     keep: Count = 2  # latest checkpoints that stay, besides the first and the best one
     hold_gb: Amount = 1.0  # memory of an actor for updates that wait for the whole cohort; others go to local disk
-    prepare: str = "lazy"  # lazy: a client prepares in its first cohort; all: every client before the first round
+    # lazy: a client prepares in its first cohort; all: every client before the first round
+    prepare: str = one_of(("lazy", "all"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,14 +110,8 @@ class EngineSettings(Ranged):
             value, words = getattr(self, name), ("auto", "never") if name == "vectorise" else ("auto",)
             if isinstance(value, str) and value not in words:
                 raise ValueError(f"{name} must be {' or '.join(words)} or a number, not {value!r}")
-        if self.placement not in ("pooled", "dedicated"):
-            raise ValueError(f"placement is pooled or dedicated, not {self.placement!r}")
         if self.placement == "dedicated" and self.actors != "auto":
             raise ValueError("actors must be auto with placement=dedicated: there every client has an actor")
-        if self.mixed_nodes not in ("none", "hardware", "all"):
-            raise ValueError(f"mixed_nodes is none, hardware or all, not {self.mixed_nodes!r}")
-        if self.prepare not in ("lazy", "all"):
-            raise ValueError(f"prepare is lazy or all, not {self.prepare!r}")
 
     def lane_count(self, clients: int) -> int:
         """The most lanes that so many clients of a round are cut into. Bits depend on it."""

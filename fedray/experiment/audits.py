@@ -62,9 +62,9 @@ def with_canaries(
         return splits, config.data
     # Server, dev and test are taken out first: none of them may get a canary.
     server, clients, scored = divide(splits, config.data)
-    found = {"clients": add_canaries(clients, config.audit, config.data.seed, cache, parallel), **scored}
+    others = {"clients": add_canaries(clients, config.audit, config.data.seed, cache, parallel), **scored}
     divided = replace(config.data, dev_share=None, test_share=None, server=ServerDataSettings())
-    return found if server is None else {"server": server, **found}, divided
+    return others if server is None else {"server": server, **others}, divided
 
 
 def population(config: Config, clients: int) -> int:

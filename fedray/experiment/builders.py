@@ -127,10 +127,10 @@ def warn_of_padding(task: Task, data: SpeechData) -> None:
     with torch.random.fork_rng(devices=[]):  # no bit of the run depends on this check
         torch.manual_seed(0)
         model = task.model().eval()
-        found = effect_of_padding(cast(Recogniser, model), collate(speech, middle).features)
-    if found is not None:
+        effect = effect_of_padding(cast(Recogniser, model), collate(speech, middle).features)
+    if effect is not None:
         print(
-            f"{task.model_class.__name__} reads padding: beside a longer utterance, {found}. Scores then depend on "
+            f"{task.model_class.__name__} reads padding: beside a longer utterance, {effect}. Scores then depend on "
             "which utterances share a batch: mask the frames beyond each length",
             file=sys.stderr,
         )

@@ -143,9 +143,9 @@ def _mistake(error: Exception) -> str:
     if isinstance(error, ImportError):
         return str(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    place = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (frame.filename, frame.lineno)
+    raised_at = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (frame.filename, frame.lineno)
     words = error.msg if isinstance(error, SyntaxError) else error
-    return f"{place[0]}, line {place[1]}: {type(error).__name__}: {words}"
+    return f"{raised_at[0]}, line {raised_at[1]}: {type(error).__name__}: {words}"
 
 
 def check_name(name: str) -> None:

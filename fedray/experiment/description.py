@@ -94,18 +94,18 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What has changed, one difference per entry. What an older version of fedray did not record is not compared."""
     old, new = before.get("settings"), now["settings"]
     compared = [name for name in before if name not in (*NO_MATTER, *APART) and before[name] != now.get(name)]
-    found = [_difference(name, before[name], now.get(name, "not installed")) for name in compared]
+    changes = [_difference(name, before[name], now.get(name, "not installed")) for name in compared]
     if before.get("data", now["data"]) != now["data"]:
-        found.append(MOVED)
+        changes.append(MOVED)
     then, modules = before.get("imports", {}), now.get("imports", {})
-    found += [f"the module {name} of `imports` has changed" for name in modules if then.get(name) != modules[name]]
+    changes += [f"the module {name} of `imports` has changed" for name in modules if then.get(name) != modules[name]]
     then, files = before.get("files", {}), now.get("files", {})
-    found += [f"the file that {name} names has changed, or is gone" for name in then if then[name] != files.get(name)]
+    changes += [f"the file that {name} names has changed, or is gone" for name in then if then[name] != files.get(name)]
     if isinstance(old, Mapping):
         new = json.loads(json.dumps(new))  # as the file has it
         names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-        found += [f"{name} in config.yaml: {_shown(old.get(name))} -> {_shown(new.get(name))}" for name in names]
-    return found
+        changes += [f"{name} in config.yaml: {_shown(old.get(name))} -> {_shown(new.get(name))}" for name in names]
+    return changes
 
 
 def carried_on(
@@ -123,33 +123,35 @@ def carried_on(
         raise ValueError(f"{folder.storage.shown('run.json')}: is not what fedray writes there: restore it")
     if before["data"] != now["data"] and before.get("data_copied") != now["data_copied"]:
         raise ValueError(f"{folder.place}: {_other_data(before, now)}, so it cannot be resumed: begin a new run")
-    found, done = differences(before, now), max(folder.saved_rounds(), default=None)
+    changes, done = differences(before, now), max(folder.saved_rounds(), default=None)
     if done is None and folder.exists(METRICS) and folder.read_text(METRICS).strip():  # a checkpoint is before any row
         raise ValueError(
             f"{folder.place} has finished rounds but no checkpoint, so it would begin again: restore checkpoints/, or "
             "begin a new run"
         )
-    if not found:
+    if not changes:
         return before
     if done is None:  # no bit has been computed yet
         return now
     private = _private(before) or _private(now)
-    if void := [line for line in found if private and line.startswith(COVERED)]:
+    if void := [line for line in changes if private and line.startswith(COVERED)]:
         raise ValueError(
             f"{folder.place}: the guarantee of its {done} rounds would be void:"
             + "".join(f"\n  {line}" for line in void)
             + "\nrestore this, or begin a new run"
         )
     if not accept:
-        why = [f"{paced} follows the number of rounds"] if paced and any("rounds in" in line for line in found) else []
+        why = (
+            [f"{paced} follows the number of rounds"] if paced and any("rounds in" in line for line in changes) else []
+        )
         raise ValueError(
             f"{folder.place}: its bits depend on what has changed since round {done}:"
-            + "".join(f"\n  {line}" for line in found + why)
+            + "".join(f"\n  {line}" for line in changes + why)
             + "\nrestore this, or accept that the result differs from that of an uninterrupted run: "
             f"{remedy}"
         )
     kept = {name: before[name] for name in NODES if name in before}
-    return now | kept | {"changes": [*before.get("changes", []), {"after_round": done, "differences": found}]}
+    return now | kept | {"changes": [*before.get("changes", []), {"after_round": done, "differences": changes}]}
 
 
 def _other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

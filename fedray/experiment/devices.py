@@ -152,11 +152,11 @@ def _available(settings: Any, seed: int, population: int, names: list[str] | Non
     known, windows = read_windows(settings)
     if names is None:
         return replace(windows, device=rows_of(seed, population, len(known), True, ""))
-    places = {name: place for place, name in enumerate(known)}
+    numbers = {name: number for number, name in enumerate(known)}
     for name in names:
-        if name not in places:
+        if name not in numbers:
             raise ValueError(f"{settings.file}: there are no windows of device {name!r}, which a client has")
-    return replace(windows, device=np.array([places[name] for name in names], np.int32))
+    return replace(windows, device=np.array([numbers[name] for name in names], np.int32))
 
 
 def column_of_clients(data: SpeechData, column: str) -> list[str]:
@@ -223,8 +223,8 @@ def _read(path: str, columns: Iterable[str]) -> pa.Table:
 
 def _words(table: pa.Table, column: str, path: str) -> list[str]:
     values = _typed(table, column, pa.large_string(), "strings", path)
-    found: list[str] = values.to_pylist()
-    return found
+    words: list[str] = values.to_pylist()
+    return words
 
 
 def _numbers(table: pa.Table, column: str, path: str) -> npt.NDArray[np.float64]:

@@ -19,7 +19,7 @@ def fitted(config: Config, program: Program, before: Share, nodes: Sequence[Node
     ValueError: the models of a buffered clock, or the clients of a dedicated placement, do not fit into memory.
     """
     check_models(config.clock, program, nodes)
-    found, each = pool(config, program, before.gpus > 0, nodes)
+    chosen, each = pool(config, program, before.gpus > 0, nodes)
     if config.engine.placement == "pooled":
         fit = share(config.engine, beside_driver(program, nodes), None, each).actors
         if fit < before.actors:
@@ -28,31 +28,40 @@ def fitted(config: Config, program: Program, before: Share, nodes: Sequence[Node
                 "Ray has no more",
                 file=sys.stderr,
             )
-        if words := idle_words(config, program, found, fit, nodes):
+        if words := idle_words(config, program, chosen, fit, nodes):
             print(words, file=sys.stderr)
-    return found
+    return chosen
 
 
-def pool(config: Config, program: Program, gpu: bool, nodes: Sequence[Node]) -> tuple[Share, float]:
-    """The share of a run, and the bytes of memory that an actor needs. `gpu`: whether actors compute on GPUs."""
+def pool(
+    config: Config, program: Program, gpu: bool, nodes: Sequence[Node], step: float | None = None
+) -> tuple[Share, float]:
+    """The share of a run, and the bytes of memory that an actor needs. `gpu`: whether actors compute on GPUs.
+
+    `step`: bytes of a training step (`training_bytes`); None: they are measured if the model is large.
+    """
     population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
     side = together(config, gpu)
-    each = actor_bytes(program, side, training_bytes(program, side) if is_large(program) else 0.0)
+    if not is_large(program):
+        step = 0.0
+    elif step is None:
+        step = training_bytes(program, side)
+    each = actor_bytes(program, side, step)
     free = beside_driver(program, nodes)
     return share(config.engine, free, population, each, jobs_at_once(config, program)), each
 
 
 def together(config: Config, gpu: bool) -> int:
     """The clients of a lane that train side by side. ValueError: their settings of steps forbid what is asked for."""
-    found = config.engine.together(gpu)
-    if found > 1 and getattr(getattr(config.algorithm.settings, "client", None), "alone", False):
+    clients = config.engine.together(gpu)
+    if clients > 1 and getattr(getattr(config.algorithm.settings, "client", None), "alone", False):
         if isinstance(config.engine.vectorise, int):
             raise ValueError(
                 f"engine.vectorise={config.engine.vectorise} trains clients side by side, which algorithm.client's "
                 "micro_batch, recompute, precision and compile do not allow: set engine.vectorise=never"
             )
         return 1
-    return found
+    return clients
 
 
 def jobs_at_once(config: Config, program: Program) -> int:
@@ -70,14 +79,14 @@ def jobs_at_once(config: Config, program: Program) -> int:
     return max(training, pretrain.shards, *shards)
 
 
-def idle_words(config: Config, program: Program, found: Share, fit: int, nodes: Sequence[Node]) -> str:
+def idle_words(config: Config, program: Program, chosen: Share, fit: int, nodes: Sequence[Node]) -> str:
     """Which cores or GPUs a run leaves idle, and why; "": none, or the user chose the number of actors."""
-    cores, gpus = idle(found, nodes)
-    if config.engine.actors != "auto" or found.actors >= fit or not (gpus if found.gpus else cores):
+    cores, gpus = idle(chosen, nodes)
+    if config.engine.actors != "auto" or chosen.actors >= fit or not (gpus if chosen.gpus else cores):
         return ""
-    rest = f"{gpus} GPUs" if found.gpus else f"{cores} cores"
+    rest = f"{gpus} GPUs" if chosen.gpus else f"{cores} cores"
     clients = config.cohort.count(len(program.data.client_ids()))
     return (
-        f"{found.actors} client actors work, and {rest} stay idle: a cohort of {clients:,} clients is cut into "
+        f"{chosen.actors} client actors work, and {rest} stay idle: a cohort of {clients:,} clients is cut into "
         f"{min(config.engine.lane_count(clients), clients):,} lanes; a larger cohort, or engine.lanes, would use more"
     )

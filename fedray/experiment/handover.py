@@ -51,18 +51,18 @@ def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
         raise ValueError("model.onnx computes log-mels from a waveform: this run has features of another kind")
     window = getattr(config.task.settings, "window", None)
     frames = config.features.frames(window) if window is not None else None
-    found = 0.0
+    largest = 0.0
 
     def build(path: Path) -> None:
-        nonlocal found
+        nonlocal largest
         export_onnx.write(model, labels, described(features), frames, path)
-        found = difference(model, features, path / "model.onnx")
-        if found > TOLERANCE:
-            raise RunError(f"model.onnx is not written: its outputs differ from the model's by {found:g}")
+        largest = difference(model, features, path / "model.onnx")
+        if largest > TOLERANCE:
+            raise RunError(f"model.onnx is not written: its outputs differ from the model's by {largest:g}")
 
     with folder.locked():  # keeps out another export, and a resumed run that ends
         folder.export("model", build)
-    return folder.storage.shown("model/model.onnx"), found
+    return folder.storage.shown("model/model.onnx"), largest
 
 
 def read_model(config: Config, folder: Path) -> tuple[torch.nn.Module, list[str]]:
@@ -100,7 +100,7 @@ def difference(model: torch.nn.Module, features: LogMelSettings, file: Path) -> 
         waves = 0.1 * torch.randn(batch, (frames - 1) * features.hop + features.window, generator=generator)
         with torch.no_grad():
             expected = model.unpadded(torch.stack([log_mels(wave, features) for wave in waves])).numpy()
-        (found,) = session.run(None, {"waveform": waves.numpy()})
-        alike = found.shape == expected.shape and np.isfinite(found).all()
-        largest = max(largest, float(np.abs(found - expected).max()) if alike else np.inf)
+        (outputs,) = session.run(None, {"waveform": waves.numpy()})
+        alike = outputs.shape == expected.shape and np.isfinite(outputs).all()
+        largest = max(largest, float(np.abs(outputs - expected).max()) if alike else np.inf)
     return largest

@@ -42,8 +42,8 @@ def read(config: Config, everyone: Utterances, clients: Mapping[str, Rows]) -> d
 
 def check_learnable(config: Config, algorithm: Algorithm, data: SpeechData) -> str | None:
     """What the model cannot learn, in words; None: nothing. ValueError: that is most of a client's or of all speech."""
-    found = survey(config, algorithm.task, data)
-    problem = found.problem() if found is not None else None
+    surveyed = survey(config, algorithm.task, data)
+    problem = surveyed.problem() if surveyed is not None else None
     if problem is None:
         return None
     text, stops = problem

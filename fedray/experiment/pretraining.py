@@ -37,7 +37,7 @@ from fedray.models import MODELS
 from fedray.models.weights import read_saved
 from fedray.storage.cache import cache_root
 from fedray.storage.claims import claim
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 from fedray.storage.local import LocalStorage, on_disk
 from fedray.storage.serialize import save_tensors
 from fedray.training.contrastive import Contrastive, ContrastiveSettings
@@ -111,10 +111,10 @@ def pretrain(
     claim(LocalStorage(folder), "a pre-training", before="state.pt")
     try:
         with FileLock(folder / ".lock", timeout=0):
-            found = _pretrain(checked, source, folder, progress, say)
+            pretrained = _pretrain(checked, source, folder, progress, say)
             if torch.cuda.is_available():  # a sweep continues in this process, and its trials need the GPU's memory
                 torch.cuda.empty_cache()
-            return found
+            return pretrained
     except Timeout as error:
         raise ValueError(
             f"{folder}: another process is pre-training here: wait for it, or choose another folder with --out"
@@ -125,7 +125,7 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
     data, broken = clips(config, source)
     if broken:
         rows = "".join(f"{utterance}\t{why}\n" for utterance, why in broken.items())
-        write_atomically(folder / "broken.tsv", lambda path: path.write_text(rows, encoding="utf-8"))
+        write_whole(folder / "broken.tsv", rows)
         say(f"{len(broken):,} clips are left out: see {folder / 'broken.tsv'}")
     settings = config.contrastive
     make = MODELS[config.model.kind]
@@ -149,8 +149,7 @@ def _pretrain(config: PretrainingConfig, source: Source, folder: Path, progress:
         _check_same(saved["described"], described, folder)
         running.load(saved["state"])
         say(f"{folder}: resuming after epoch {running.done}")
-    text = as_yaml(plain(config), source)
-    write_atomically(folder / "config.yaml", lambda path: path.write_text(text, encoding="utf-8"))
+    write_whole(folder / "config.yaml", as_yaml(plain(config), source))
     saved_at, of = time.monotonic(), settings.epochs * running.steps
     while running.done < settings.epochs:
         before = running.done * running.steps
@@ -180,7 +179,7 @@ def save(running: Contrastive, described: Mapping[str, Any], folder: Path) -> No
     state.pt comes last: the other two follow from it.
     """
     rows = "".join(json_text({"epoch": epoch + 1, "loss": loss}) + "\n" for epoch, loss in enumerate(running.losses))
-    write_atomically(folder / "losses.jsonl", lambda path: path.write_text(rows, encoding="utf-8"))
+    write_whole(folder / "losses.jsonl", rows)
     save_tensors(running.weights(), folder / "weights.pt")
     save_tensors({"described": dict(described), "state": running.state()}, folder / "state.pt")
 

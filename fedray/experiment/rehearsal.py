@@ -78,11 +78,11 @@ class Rehearsal:
     @cached_property
     def available(self) -> Floats:
         """[24, clients]: the share of a week's days on which each client is available at each full hour."""
-        found = np.zeros((DAY, len(self.devices)))
+        days = np.zeros((DAY, len(self.devices)))
         for hour in range(WEEK):
             here = self.devices.availability.within(hour * HOUR, hour * HOUR + 1)
-            found[hour % DAY, slice(None) if here is None else here] += 1
-        return found / (WEEK // DAY)
+            days[hour % DAY, slice(None) if here is None else here] += 1
+        return days / (WEEK // DAY)
 
 
 def rehearse(config: Config, source: Source) -> Rehearsal:

@@ -28,14 +28,14 @@ class Result:
     @classmethod
     def read(cls, folder: Path | str) -> Result:
         """The result of a finished run. ValueError: the folder holds no finished run."""
-        found = RunFolder(folder)
-        if not found.exists("results.json"):
+        run = RunFolder(folder)
+        if not run.exists("results.json"):
             raise ValueError(
-                f"{found.place} holds no finished run: it has no results.json. fedray.resume finishes a stopped run, "
+                f"{run.place} holds no finished run: it has no results.json. fedray.resume finishes a stopped run, "
                 "and fedray.report.read shows an unfinished one"
             )
-        results = found.read_json("results.json")
-        check_results(results, found.storage.shown("results.json"))
+        results = run.read_json("results.json")
+        check_results(results, run.storage.shown("results.json"))
         return cls(folder, results)
 
     def rounds(self) -> pd.DataFrame:

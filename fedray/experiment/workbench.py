@@ -152,7 +152,7 @@ class Workbench:
     def received(self, state: RunState) -> Received:
         """What the clients of the next round receive."""
         rounds, progress = self._rounds(state)
-        return self._pool.place.receive(rounds.put(progress.state, progress.round).clients, progress.round)
+        return self._pool.workplace.receive(rounds.put(progress.state, progress.round).clients, progress.round)
 
     def client(self, state: RunState, name: str) -> Client:
         """A client as the algorithm sees it in the next round: its data, seed and state, prepared if it is new."""
@@ -203,7 +203,7 @@ class Workbench:
         lane = (lanes or rounds.lanes(progress, [name]))[0]
         lane = replace(lane, clients=((name, dict(lane.clients)[name]),), marker=None)
         broadcast, first = rounds.job(lane, rounds.put(progress.state, progress.round)).inputs
-        book = LaneBook.of(self._pool.place, lane, broadcast, first)
+        book = LaneBook.of(self._pool.workplace, lane, broadcast, first)
         return next(book.clients()), book.received
 
     def _rounds(self, state: RunState) -> tuple[Rounds, Progress]:

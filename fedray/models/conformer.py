@@ -26,14 +26,13 @@ from speechbrain.nnet.normalization import LayerNorm
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fedray.core.ranges import Count, Natural, Part, Ranged
+from fedray.core.ranges import Count, Natural, Part, Ranged, one_of
 from fedray.models.heads import Heads
 from fedray.models.kernels import on_cpu
 from fedray.models.padding import Reflect, Silence, padding, shortest_of
 from fedray.models.steps import Attention, Layer, Steps, TransformerSteps
 
 FRONTS = {"conv1d": Conv1d, "conv2d": Conv2d}
-ATTENTIONS = ("RoPEMHA", "RelPosMHAXL", "regularMHA")
 COMPILED = ("RoPEMHA", "RelPosMHAXL")
 SHORTEST = 3  # frames that two reflecting convolutions need
 LONGEST = 2500  # positions in SpeechBrain's table of absolute positions: 100 s of speech, or 2500 tokens of the decoder
@@ -50,13 +49,13 @@ class ConformerSettings(Ranged):
 
     # conv1d | conv2d: two layers, each of which halves the frames. conv2d alone costs three times as much as the whole
     # conv1d model.
-    front: str = "conv1d"
+    front: str = one_of(FRONTS)
     d_model: Count = 64  # width of the encoder and the decoder
     layers: Count = 2  # layers of the encoder
     heads: Count = 4  # attention heads of a layer; they divide d_model
     ffn: Count = 256  # width of the feed-forward parts
     kernel: Count = 15  # width of the depthwise convolutions, in encoder frames
-    attention: str = "RoPEMHA"  # RoPEMHA | RelPosMHAXL | regularMHA
+    attention: str = one_of(("RoPEMHA", "RelPosMHAXL", "regularMHA"))  # RoPEMHA | RelPosMHAXL | regularMHA
     dropout: Part = 0.1  # share of the activations that training drops
     decoder_layers: Natural = 0  # layers of the Transformer decoder; 0: CTC only
     bos: Natural | None = None  # token that starts a text; null: the first token after the vocabulary
@@ -65,10 +64,6 @@ class ConformerSettings(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.front not in FRONTS:
-            raise ValueError(f"model.front={self.front!r} is unknown: choose one of {', '.join(FRONTS)}")
-        if self.attention not in ATTENTIONS:
-            raise ValueError(f"model.attention={self.attention!r} is unknown: choose one of {', '.join(ATTENTIONS)}")
         if self.d_model % (2 * self.heads):
             raise ValueError(f"model.d_model={self.d_model} must be a multiple of 2 x model.heads={self.heads}")
         if self.kernel % 2 == 0:

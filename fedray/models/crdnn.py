@@ -23,7 +23,7 @@ from speechbrain.nnet.RNN import GRU, LSTM, AttentionalRNNDecoder
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from fedray.core.ranges import Count, Natural, Part, Ranged
+from fedray.core.ranges import Count, Natural, Part, Ranged, one_of
 from fedray.models.heads import Heads
 from fedray.models.kernels import on_cpu
 from fedray.models.norms import batch_norms
@@ -47,7 +47,7 @@ class CRDNNSettings(Ranged):
 
     channels: tuple[Count, ...] = (16, 32)  # channels of each block, which has two convolutions and halves the bins
     time_pooling: Count = 4  # frames that are pooled into one
-    rnn: str = "lstm"  # lstm | gru
+    rnn: str = one_of(RNNS)  # lstm | gru
     rnn_layers: Count = 1  # layers of the recurrent encoder, in both directions
     rnn_neurons: Count = 128  # width of the recurrent layers in each direction
     dnn_blocks: Count = 1  # fully connected blocks after the recurrent layers
@@ -65,8 +65,6 @@ class CRDNNSettings(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rnn not in RNNS:
-            raise ValueError(f"model.rnn={self.rnn!r} is unknown: choose one of {', '.join(RNNS)}")
         if not self.channels:
             raise ValueError("model.channels must name at least one block")
         if (self.bos is None) != (self.eos is None):

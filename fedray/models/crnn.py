@@ -13,7 +13,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from fedray.core.ranges import Part, Ranged
+from fedray.core.ranges import Part, Ranged, one_of
 from fedray.models.export_classifier import script
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.kernels import on_cpu
@@ -43,14 +43,9 @@ SIZES = {
 class CRNNSettings(Ranged):
     """The section `model` for kind `crnn`."""
 
-    size: str = "base"  # base | lite | tiny | mid | deep
+    size: str = one_of(SIZES, "base")  # base | lite | tiny | mid | deep
     dropout: Part = 0.1  # share of the convolutions' outputs that training drops
     init: str | None = None  # a file with initial weights: a state dict of the same model
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.size not in SIZES:
-            raise ValueError(f"model.size={self.size!r} is unknown: choose one of {', '.join(SIZES)}")
 
 
 class CRNN(nn.Module):

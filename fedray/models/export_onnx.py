@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -22,7 +21,7 @@ from torch.nn.functional import pad
 from torchaudio.transforms import MelSpectrogram
 
 from fedray.models.export_recogniser import FeatureDescription
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_atomically, write_whole
 
 OPSET = 17
 INSTALL = 'needs onnx and onnxruntime: pip install "fedray[onnx]"'
@@ -38,7 +37,6 @@ class Unpadded(Protocol):
 
     def unpadded(self, features: Tensor) -> Tensor:
         """Features [B, T, bins] without padding -> log-probabilities [B, T', tokens], or logits [B, classes]."""
-        ...
 
 
 class LogMels(nn.Module):
@@ -176,7 +174,7 @@ def write(
     write_atomically(folder / "model.onnx", save)
     prints = f"the {'text' if recogniser else 'class'} of each {block / rate:g} seconds"
     text = SCRIPT % {"prints": prints, "say": TEXT if recogniser else CLASS}
-    write_atomically(folder / "stream.py", partial(Path.write_text, data=text, encoding="utf-8"))
+    write_whole(folder / "stream.py", text)
 
 
 def samples_of(frames: int, features: FeatureDescription) -> int:

@@ -11,13 +11,12 @@ A user's model has features.yaml in place of hyperparams.yaml and example.py: fe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Protocol, TypedDict
 
 from fedray.models.conformer import Conformer
 from fedray.models.crdnn import CRDNN
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 from fedray.storage.serialize import save_tensors
 
 
@@ -26,7 +25,6 @@ class Saves(Protocol):
 
     def save(self, folder: Path) -> None:
         """Write the tokens into a folder."""
-        ...
 
 
 class FeatureDescription(TypedDict):
@@ -133,7 +131,7 @@ def export(
     words["waveform"] = WAVEFORM if features["normalise"] == "waveform" else ""
     example = EXAMPLE % (words | {"best": best, "imports": imports})
     for name, content in (("hyperparams.yaml", hyperparams(model, features)), ("example.py", example)):
-        write_atomically(folder / name, partial(Path.write_text, data=content, encoding="utf-8"))
+        write_whole(folder / name, content)
 
 
 def write_features(features: FeatureDescription, folder: Path) -> None:
@@ -148,7 +146,7 @@ def write_features(features: FeatureDescription, folder: Path) -> None:
         *_mel_spectrogram(features),
     ]
     content = "\n".join(lines) + "\n"
-    write_atomically(folder / "features.yaml", lambda path: path.write_text(content, encoding="utf-8"))
+    write_whole(folder / "features.yaml", content)
 
 
 def _sound(features: FeatureDescription) -> list[str]:

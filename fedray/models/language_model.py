@@ -31,19 +31,15 @@ class LanguageModel(Protocol):
 
     def start(self) -> Hashable:
         """The state before the first token."""
-        ...
 
     def step(self, state: Any, token: int) -> Hashable:
         """The state after a further token."""
-        ...
 
     def log_probs(self, state: Any) -> Probabilities:
         """Natural log-probabilities [V] of the next token; index 0, the blank, is not read."""
-        ...
 
     def end(self, state: Any) -> float:
         """Natural log-probability that the sequence ends here."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -199,23 +195,3 @@ class NGram:
 
 
 LANGUAGE_MODELS: dict[str, type[NGram]] = {"ngram": NGram}
-
-
-def log_probability(model: LanguageModel, sequence: Sequence[int]) -> float:
-    """Natural log-probability of a whole sequence, including its end."""
-    state, total = model.start(), 0.0
-    for token in sequence:
-        total += float(model.log_probs(state)[token])
-        state = model.step(state, token)
-    return total + model.end(state)
-
-
-def perplexity(model: LanguageModel, sequences: Iterable[Sequence[int]]) -> float:
-    """Perplexity per token. The end of a sequence counts as a token. ValueError without sequences."""
-    total, tokens = 0.0, 0
-    for sequence in sequences:
-        total += log_probability(model, sequence)
-        tokens += len(sequence) + 1
-    if not tokens:
-        raise ValueError("the perplexity of no sequences is not defined")
-    return float(np.exp(-total / tokens))

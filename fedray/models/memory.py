@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedray.core.ranges import Count, Natural, Ranged, Share
+from fedray.core.ranges import Count, Natural, Ranged, Share, one_of
 
 if TYPE_CHECKING:
     import faiss
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 Keys = npt.NDArray[np.float32]  # [pairs, dimensions]
 Tokens = npt.NDArray[np.int64]
 
-KEYS = ("frames", "states")
 KEYS_A_LIST = 39  # FAISS warns when it trains with fewer keys for each list
 CODE_BITS = 8
 ITERATIONS = 10  # of k-means for the codes
@@ -46,7 +45,7 @@ class MemorySettings(Ranged):
     """What a memory stores, and how it is searched."""
 
     # frames: hidden states of the encoder with the aligned CTC labels | states: of the decoder with the next token
-    keys: str = "frames"
+    keys: str = one_of(("frames", "states"))
     lists: Count = 4096  # most lists that the index may have
     # Lists that a query searches if there are `lists` of them. With fewer lists, it searches the same share, but at
     # least `fewest_probes`.
@@ -58,11 +57,6 @@ class MemorySettings(Ranged):
     # Bytes of a compressed key. null: one for every two dimensions; if their number is odd, one for every n of them,
     # where n is the smallest divisor above 1.
     code_bytes: Count | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.keys not in KEYS:
-            raise ValueError(f"memory.keys must be {' or '.join(KEYS)}, not {self.keys!r}")
 
 
 class Memory:

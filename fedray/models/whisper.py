@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedray.core.ranges import Positive, Ranged
+from fedray.core.ranges import Positive, Ranged, one_of
 from fedray.models.checkpoint import CONFIG, check_weights, located, read_object
 from fedray.models.padding import padding
 from fedray.models.steps import Attention, Layer, Steps, TransformerSteps
@@ -27,7 +27,6 @@ ENGLISH = 51_864  # tokens of the checkpoints for English alone; those of many l
 QUIETEST = 2.0  # the lowest feature below the loudest one of an utterance: 8 in log10, divided by 4
 OVERHANG = 2  # frames after a clip that fills the window, for its last samples: Whisper drops them
 SILENCE = -1.5  # the lowest feature, of the power 1e-10
-PROMPTS = ("transcribe", "translate")
 FILES = ("config.json", "tokenizer.json")
 BESIDES = (  # further files of a checkpoint that `generate` and transformers' pipelines read
     "generation_config.json",
@@ -52,16 +51,14 @@ class WhisperSettings(Ranged):
     # language of the speech; null: for a checkpoint of one language, such as whisper-small.en
     language: str | None = "en"
     # transcribe | translate: what the prompt asks for; Whisper has learnt to translate into English only
-    prompt: str = "transcribe"
+    prompt: str = one_of(("transcribe", "translate"))
     # Seconds of a window. Shorter windows cost less and give other outputs [ours]. null: the window of the checkpoint.
     seconds: Positive | None = None
     init: str | None = None  # a file with initial weights, a state dict, instead of the folder's weights
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.prompt not in PROMPTS:
-            raise ValueError(f"model.prompt must be {' or '.join(PROMPTS)}, not {self.prompt!r}")
-        if self.language is None and self.prompt != PROMPTS[0]:
+        if self.language is None and self.prompt != "transcribe":
             raise ValueError(f"model.prompt={self.prompt} needs model.language: a checkpoint of one language has none")
 
 

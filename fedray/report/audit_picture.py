@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Canvas
 from fedray.data.analysis.audit import SILENT, Audit
 from fedray.report import canvas
 from fedray.report.canvas import COLOURS, GREY, INK, WIDTH, Drawing
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 
 POINTS = 4000  # utterances in a scatter plot
 BINS = 30
@@ -21,8 +21,7 @@ def save(audit: Audit, name: str, path: Path) -> Path:
     """Draw the audit of the corpus `name` as a PNG; returns its path."""
     with canvas.style():
         drawing = Drawing.of(picture(audit, name))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda place: place.write_bytes(drawing.png))
+    write_whole(path, drawing.png)
     return path
 
 

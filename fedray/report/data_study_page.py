@@ -23,7 +23,7 @@ from fedray.report import canvas
 from fedray.report.canvas import COLOURS, WIDTH, Drawing
 from fedray.report.page import ENVIRONMENT, STYLESHEET
 from fedray.report.tables import markdown
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 
 Counts = npt.NDArray[np.int64]  # [clients]
 STATISTICS = {"mean": "mean", "between": "SD between", "within": "SD of the SDs within", "kurtosis": "excess kurtosis"}
@@ -131,7 +131,7 @@ def save(study: DataStudy, out: Path) -> None:
     figures = {name: (found.words, Markup(found.inline(name))) for name, found in drawn.items()}
     page = template.render(study=study, figures=figures, named=NAMED, style=STYLESHEET, version=fedray.__version__)
     for name, content in (contents | {"report.html": page.encode()}).items():
-        _write(out / name, content)
+        write_whole(out / name, content)
 
 
 def as_markdown(study: DataStudy, drawn: Mapping[str, Drawing]) -> str:
@@ -228,11 +228,6 @@ def digits(value: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """Names joined as in a sentence: "a, b and c"."""
     return ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) > 1 else "".join(names)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda place: place.write_bytes(content))
 
 
 def _short(name: str) -> str:

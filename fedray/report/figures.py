@@ -8,6 +8,7 @@ from typing import Any
 
 from fedray.config.schema import build, plain
 from fedray.config.source import Source
+from fedray.core.ranges import Part, Ranged, one_of
 from fedray.core.settings import kind_of, kinds
 from fedray.report.words import unit
 
@@ -22,7 +23,6 @@ AXES = {
     "bytes": "traffic (GB)",
 }
 COUNTED = ("round", "visits", "steps")  # axes of whole numbers
-BANDS = ("range", "sd")
 
 
 class Figure:
@@ -38,7 +38,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Curves(Figure):
+class Curves(Figure, Ranged):
     """Metrics over the rounds: a line per group, the mean over its runs, with a band (range, or one SD each way).
 
     Metrics of several units get a picture each. Round 0 is the seed model, if it was scored. `over` puts each round at
@@ -48,23 +48,18 @@ class Curves(Figure):
 
     metrics: tuple[str, ...]
     title: str = ""
-    smooth: float = 0.0  # weight of the past in a moving average, such as 0.8
+    smooth: Part = 0.0  # weight of the past in a moving average, such as 0.8
     last: int | None = None  # show this many rounds at the end; None: all
     log: bool = False
     # A dashed line: at the seed model's score ("seed"), at the score of the group with this label, or at a number.
     baseline: str | float | None = None
-    band: str = "range"
-    over: str = "round"
+    band: str = one_of(("range", "sd"))
+    over: str = one_of(AXES)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.metrics:
             raise ValueError("metrics: name at least one, such as dev/wer")
-        if not 0 <= self.smooth < 1:
-            raise ValueError(f"smooth: a weight from 0 to below 1, not {self.smooth}")
-        if self.band not in BANDS:
-            raise ValueError(f"band: choose from {', '.join(BANDS)}, not {self.band!r}")
-        if self.over not in AXES:
-            raise ValueError(f"over: choose from {', '.join(AXES)}, not {self.over!r}")
 
     def parts(self) -> list[Figure]:
         units = dict.fromkeys(map(unit, self.metrics))

@@ -9,6 +9,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from fedray.core.metrics import ALONE
+from fedray.core.ranges import is_number
 from fedray.core.texts import printable
 from fedray.report import bootstrap
 from fedray.report.bootstrap import Change, Counts, Interval
@@ -264,7 +265,7 @@ def _alone(tail: str, key: str, cut: Mapping[str, str]) -> bool:
 
 def _order(value: object, words: Sequence[str]) -> tuple[int, float]:
     """A sort key: numbers by size, then words in the order of `words`."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):
         return 0, float(value)
     return 1, words.index(shown(value))
 

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import fedray
+from fedray.core.ranges import is_number
 from fedray.report import clips, errors, further, tables, translations
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.comparison import Comparison
@@ -182,7 +183,7 @@ def _comparisons(comparison: Comparison) -> list[Figure]:
     if len(comparison.groups) < 2 or not any(group.score(comparison.metric) is not None for group in comparison.groups):
         return []
     swept = [key for key in comparison.sweep.keys if key not in SEEDS]
-    numbers = [key for key in swept if all(_numeric(run.settings.get(key)) for run in comparison.runs)]
+    numbers = [key for key in swept if all(is_number(run.settings.get(key)) for run in comparison.runs)]
     if len(comparison.groups) > len(COLOURS) and swept:
         return [Scatter(tuple(swept), comparison.metric)]
     if len(numbers) == 1 and len(swept) <= 2 and not comparison.figures:
@@ -256,10 +257,6 @@ def named(figures: Sequence[Figure]) -> dict[str, Figure]:
         times[name] += 1
         found[name if times[name] == 1 else f"{name}-{times[name]}"] = figure
     return found
-
-
-def _numeric(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _write(out: RunFolder, name: str, data: bytes) -> None:

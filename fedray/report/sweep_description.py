@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from fedray.config.schema import build
 from fedray.config.source import Source
+from fedray.core.ranges import Ranged, one_of
 from fedray.report.figures import Figure, from_description
 from fedray.runs.folder import RunFolder
 from fedray.runs.strangers import check_files
@@ -17,19 +18,15 @@ MODES = ("min", "max")
 
 
 @dataclass(frozen=True)
-class SweepDescription:
+class SweepDescription(Ranged):
     """The part of sweep.json that a report needs. Tune ranks trials by `metric` and `mode`."""
 
     name: str = ""
     question: str = ""
     keys: tuple[str, ...] = ()  # the swept ones
     metric: str | None = None
-    mode: str = "min"
+    mode: str = one_of(MODES)
     reference: str | None = None  # the label of a group: the table shows the share of its gain that the others reach
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"mode: choose from {', '.join(MODES)}, not {self.mode!r}")
 
 
 def read(folder: RunFolder) -> tuple[SweepDescription, Sequence[Figure]]:

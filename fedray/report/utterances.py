@@ -26,7 +26,7 @@ from fedray.data.manifest import Manifest, Rows, Utterance
 from fedray.report.clips import LONGEST, as_uri
 from fedray.report.page import ENVIRONMENT, STYLESHEET
 from fedray.storage.claims import claim
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 from fedray.storage.local import LocalStorage
 
 CLIENTS = 3  # of each sort: largest, smallest and most unusual
@@ -106,7 +106,7 @@ def save(
         version=fedray.__version__,
     )
     path = out / "utterances.html"
-    write_atomically(path, lambda place: place.write_text(page, encoding="utf-8"))
+    write_whole(path, page)
     return path
 
 

@@ -8,10 +8,10 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, cast
+from typing import IO, BinaryIO, cast
 
 import pyarrow.parquet as pq
 
@@ -28,6 +28,7 @@ FILE = re.compile(r"[\w.-]+", re.ASCII)
 # more requests.
 LARGE, LARGE_IN_BUCKETS = 10_000, 100_000
 OPTIONAL = ("changed", "clock")  # parts that not every checkpoint has
+Opened = dict[str, tuple[BinaryIO, str]]  # part -> its open file, and the name for messages
 
 
 @dataclass
@@ -149,18 +150,19 @@ class Checkpoints:
 
     def load(self, round: int) -> Progress:
         """The checkpoint of a round. ValueError: a file is cut short or changed; the message names it."""
-        found = self._contents(round, ("server", "progress", "clients", *OPTIONAL))
-        server = serialize.loads(found["server"][1], found["server"][0])
-        rest = json.loads(found["progress"][1])
+        with self._opened(round, ("server", "progress", "clients", *OPTIONAL)) as found:
+            server = serialize.read(*found["server"])  # straight into its arrays: a large model is in memory once
+            rest = json.load(found["progress"][0])
+            clock = serialize.read(*found["clock"]) if "clock" in found else {}
+            clients = _clients(found)
         state, private = ServerState(server["params"], server["extra"]), rest.get("private", {})
-        clock = serialize.loads(found["clock"][1], found["clock"][0]) if "clock" in found else {}
         models = {one["version"]: Written(**one) for one in rest.get("models", [])}
-        clients = _clients(found)
         return Progress(state, rest["round"], clients, rest["totals"], rest["best"], private, clock, models)
 
     def load_clients(self, round: int) -> dict[str, ClientRecord]:
         """The table of clients of a checkpoint."""
-        return _clients(self._contents(round, ("clients", "changed")))
+        with self._opened(round, ("clients", "changed")) as found:
+            return _clients(found)
 
     def prune(self, keep: Collection[int]) -> None:
         """Remove all checkpoints but those of these rounds, and the remains of writers that were killed."""
@@ -190,8 +192,9 @@ class Checkpoints:
         moved = self.root is not None and not (self.root / name).exists() and (self.root / old).exists()
         return old if moved else name
 
-    def _contents(self, round: int, wanted: Collection[str]) -> dict[str, tuple[str, bytes]]:
-        """Files of a checkpoint by the part of their names before the first dot: (name for messages, content)."""
+    @contextmanager
+    def _opened(self, round: int, wanted: Collection[str]) -> Iterator[Opened]:
+        """Files of a checkpoint, whose hashes are right, by the part of their names before the first dot."""
         folder = self._where(round)
         manifest = self.storage.shown(f"{folder}/{MANIFEST}")
         try:
@@ -200,28 +203,29 @@ class Checkpoints:
                 raise ValueError(f"it names {odd[0]!r}, which is not a checkpoint file")
         except (FileNotFoundError, ValueError, TypeError) as error:
             raise ValueError(f"{manifest}: the checkpoint is incomplete ({error})") from error
-        found = {}
-        for name, expected in hashes.items():
-            part, shown = name.partition(".")[0], self.storage.shown(f"{folder}/{name}")
-            if part in wanted:
-                with suppress(FileNotFoundError):
-                    found[part] = shown, self.storage.read(f"{folder}/{name}")
-                if part not in found or _hash(found[part][1]) != expected:
-                    raise ValueError(
-                        f"{shown}: is missing or has changed since it was written (cut short?): "
-                        f"remove {self.storage.shown(folder)} to continue from the previous checkpoint"
-                    )
-        if missing := set(wanted) - set(found) - set(OPTIONAL):
-            raise ValueError(
-                f"{manifest}: the checkpoint is incomplete (it does not name {', '.join(sorted(missing))})"
-            )
-        return found
+        found: Opened = {}
+        with ExitStack() as files:
+            for name, expected in hashes.items():
+                part, shown = name.partition(".")[0], self.storage.shown(f"{folder}/{name}")
+                if part in wanted:
+                    with suppress(FileNotFoundError):
+                        found[part] = files.enter_context(self.storage.opened(f"{folder}/{name}")), shown
+                    if part not in found or _hash_of(found[part][0]) != expected:
+                        raise ValueError(
+                            f"{shown}: is missing or has changed since it was written (cut short?): "
+                            f"remove {self.storage.shown(folder)} to continue from the previous checkpoint"
+                        )
+            if missing := set(wanted) - set(found) - set(OPTIONAL):
+                raise ValueError(
+                    f"{manifest}: the checkpoint is incomplete (it does not name {', '.join(sorted(missing))})"
+                )
+            yield found
 
 
-def _clients(found: Mapping[str, tuple[str, bytes]]) -> dict[str, ClientRecord]:
+def _clients(found: Opened) -> dict[str, ClientRecord]:
     """The clients in the files of a checkpoint: a whole table, and perhaps changes to it."""
-    tables = [found[part][1] for part in ("clients", "changed") if part in found]
-    return {client: record for table in tables for client, record in read_clients(io.BytesIO(table)).items()}
+    tables = [found[part][0] for part in ("clients", "changed") if part in found]
+    return {client: record for table in tables for client, record in read_clients(table).items()}
 
 
 def _parquet(clients: Mapping[str, ClientRecord]) -> bytes:
@@ -248,6 +252,13 @@ def _manifest(hashes: Mapping[str, str]) -> bytes:
 
 def _hash(data: bytes) -> str:
     return hashlib.blake2b(data).hexdigest()[:32]
+
+
+def _hash_of(file: BinaryIO) -> str:
+    """The hash of a file's bytes, which are read in pieces. The file is at its beginning, before and after."""
+    digest = hashlib.file_digest(cast(io.BufferedReader, file), "blake2b").hexdigest()
+    file.seek(0)
+    return digest[:32]
 
 
 class Hashed:

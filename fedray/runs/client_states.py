@@ -106,8 +106,8 @@ class ClientStore:
         `there`: all files, if the caller has listed them already.
         """
         kept = {self.name(client, version) for client, version in named}
-        found = self.storage.files() if there is None else there
-        self.storage.remove(*(name for name in found if name.endswith((".pt", ".tmp")) and name not in kept))
+        names = self.storage.files() if there is None else there
+        self.storage.remove(*(name for name in names if name.endswith((".pt", ".tmp")) and name not in kept))
 
 
 def described(client: str) -> str:
@@ -120,9 +120,9 @@ def hash_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _expected(found: int, written: Written) -> str:
-    same = found == written.bytes
-    return "its hash differs" if same else f"{found:,} bytes of {written.bytes:,}: cut short?"
+def _expected(size: int, written: Written) -> str:
+    same = size == written.bytes
+    return "its hash differs" if same else f"{size:,} bytes of {written.bytes:,}: cut short?"
 
 
 def folder_name(client: str) -> str:

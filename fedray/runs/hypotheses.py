@@ -33,8 +33,8 @@ class Hypotheses:
     def write(self, scored: Evaluation, round: int) -> None:
         """Write the newest rows. A power loss may lose the file."""
         rows = [scored.predictions[position] for position in spread(len(scored.predictions), KEPT)]
-        found = {"round": round, "scores": dict(scored.metrics), "rows": rows}
+        newest = {"round": round, "scores": dict(scored.metrics), "rows": rows}
         if not round:
-            self._initial = found
-        text = json_text({"initial": self._initial, "newest": found})
+            self._initial = newest
+        text = json_text({"initial": self._initial, "newest": newest})
         self.folder.storage.write_soon(NAME, text.encode())

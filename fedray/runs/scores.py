@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedray.core.ranges import is_number
 from fedray.runs.folder import RunFolder
 from fedray.runs.strangers import read_config
 
@@ -79,7 +80,7 @@ def shown_round(results: Mapping[str, Any]) -> str:
 def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] = ()) -> None:
     """Raise ValueError, which names the file `shown`, if a score or one of `totals` is missing or not a number."""
     for model in ("seed", "best"):
-        if not isinstance(results.get(model), Mapping) or not _is_number(results[model].get("round")):
+        if not isinstance(results.get(model), Mapping) or not is_number(results[model].get("round")):
             raise ValueError(f"{shown}: lacks the scores of the {model} model: {REMEDY}")
     told = results.get("signatures", {})
     if not isinstance(told, Mapping) or not all(isinstance(signature, str) for signature in told.values()):
@@ -96,17 +97,13 @@ def check_results(results: Mapping[str, Any], shown: str, totals: Iterable[str] 
     numbers |= {f"{model}: {name}": value for model in ("seed", "best") for name, value in results[model].items()}
     numbers |= {name: value for name, value in results.items() if "/" in name}
     for name, value in numbers.items():
-        if not _is_number(value) and (value is not None or name in totals):
+        if not is_number(value) and (value is not None or name in totals):
             raise ValueError(f"{shown}: {name} must be a number, not {value!r}: {REMEDY}")
 
 
 def _section(values: object, name: str) -> Mapping[str, Any]:
     found = values.get(name) if isinstance(values, Mapping) else None
     return found if isinstance(found, Mapping) else {}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _number(value: float | None) -> float:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from fedray.config import bounded
-from fedray.core.texts import no_file
+from fedray.core.texts import check_is_file
 from fedray.runs.folder import RunFolder
 
 CONFIG = "config.yaml"
@@ -36,9 +36,8 @@ def check_files(folder: RunFolder, names: Iterable[str]) -> None:
             continue
         if not path.resolve().is_relative_to(root):
             raise ValueError(f"{path}: is a link that leads out of the run folder: put the file itself there")
-        if (found := no_file(path)) not in (None, "missing"):
-            raise ValueError(f"{path} is {found}, not a file: remove it")
-        if found is None and path.stat().st_size > (most := SMALLER.get(path.suffix, LARGEST)):
+        check_is_file(path, "remove it")
+        if path.exists() and path.stat().st_size > (most := SMALLER.get(path.suffix, LARGEST)):
             raise ValueError(f"{path}: is larger than {most // 10**6:,} MB, which is not what a run writes: remove it")
 
 

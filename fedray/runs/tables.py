@@ -31,19 +31,15 @@ class Tables(Protocol):
 
     def lines(self, name: str) -> Iterator[str]:
         """The lines, without line ends or a last line that a kill cut short. FileNotFoundError: no such table."""
-        ...
 
     def append(self, name: str, text: str) -> None:
         """Add whole lines."""
-        ...
 
     def rewrite(self, name: str, text: Iterable[str]) -> None:
         """Replace the table. `text` may come from its own `lines`: it is read before anything is replaced."""
-        ...
 
     def settle(self) -> None:
         """Make each table a plain file."""
-        ...
 
 
 class FileTables:
@@ -196,8 +192,8 @@ def _part(name: str, start: int, end: int) -> str:
 
 def _named(storage: Storage, name: str) -> list[tuple[int, int]]:
     """The start and the end of each existing part, in bytes."""
-    found = (re.fullmatch(r"(\d+)-(\d+)", part) for part in storage.names(f"{name}.parts"))
-    return [(int(match[1]), int(match[2])) for match in found if match]
+    matches = (re.fullmatch(r"(\d+)-(\d+)", part) for part in storage.names(f"{name}.parts"))
+    return [(int(match[1]), int(match[2])) for match in matches if match]
 
 
 def _chain(parts: Iterable[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:

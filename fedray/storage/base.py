@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from fedray.storage.files import StorageError
 
@@ -55,6 +58,11 @@ class Storage(ABC):
 
     @abstractmethod
     def read(self, name: str) -> bytes: ...
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[BinaryIO]:
+        """An open file to read. On a disk it is not in memory."""
+        yield io.BytesIO(self.read(name))
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None: ...

@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from fedray.core.texts import parsed, read_text
 from fedray.storage.base import Storage
-from fedray.storage.files import faults, sync_all, write_atomically
+from fedray.storage.files import faults, sync_all, write_whole
 from fedray.storage.opening import open_storage
 from fedray.user import writable
 
@@ -276,7 +276,7 @@ def _files(folder: Path) -> list[Path]:
 
 def _list_hashes(folder: Path, listed: Path) -> None:
     hashes = {file.relative_to(folder).as_posix(): file_hash(file) for file in _files(folder)}
-    write_atomically(listed, lambda path: path.write_text(json.dumps(hashes), encoding="utf-8"))
+    write_whole(listed, json.dumps(hashes))
 
 
 def file_hash(path: Path) -> str:

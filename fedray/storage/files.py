@@ -88,6 +88,13 @@ def write_atomically(path: Path, write: Callable[[Path], object], durable: bool 
                 temporary.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file atomically; text as UTF-8. The folder is made if it is missing."""
+    data = content if isinstance(content, bytes) else content.encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+
+
 @contextmanager
 def in_place_of(final: Path, keep: bool = False) -> Iterator[Path]:
     """Yield a temporary path. The file or folder made there then replaces `final`; without one, nothing happens.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import final
+from typing import BinaryIO, final
 
 from fedray.storage.base import Storage, join
 from fedray.storage.bucket import without_secrets
@@ -46,6 +46,11 @@ class LocalStorage(Storage):
     def read(self, name: str) -> bytes:
         with faults(self.root / name, "read"):
             return (self.root / name).read_bytes()
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[BinaryIO]:
+        with faults(self.root / name, "read"), (self.root / name).open("rb") as file:
+            yield file
 
     def write(self, name: str, data: bytes) -> None:
         self._write(self.root / name, lambda temporary: temporary.write_bytes(data))

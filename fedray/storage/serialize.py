@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 import torch
 
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_atomically, write_whole
 
 
 def save_tensors(value: Any, path: Path) -> None:
@@ -92,21 +92,22 @@ def dump(state: Mapping[str, Any], file: IO[bytes]) -> None:
 def save(state: Mapping[str, Any], path: Path) -> int:
     """Write a state atomically; returns the number of bytes."""
     data = dumps(state)
-    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+    write_whole(path, data)
     return len(data)
 
 
 def load(path: Path) -> dict[str, Any]:
     """Read what `save` wrote, with numpy arrays for tensors. ValueError: the file is damaged or holds other data."""
-    return _load(path, path)
+    return read(path, path)
 
 
 def loads(data: bytes, name: str) -> dict[str, Any]:
     """Read the bytes that `dumps` made; the message of the ValueError contains `name`."""
-    return _load(io.BytesIO(data), name)
+    return read(io.BytesIO(data), name)
 
 
-def _load(source: Path | io.BytesIO, name: object) -> dict[str, Any]:
+def read(source: Path | IO[bytes], name: object) -> dict[str, Any]:
+    """Read what `save` or `dump` wrote, from a path or an open file; see `load` and `loads`."""
     try:
         # torch.load ignores the checksums of its zip archive: a flipped bit would change a number.
         with zipfile.ZipFile(source) as archive:
@@ -115,7 +116,7 @@ def _load(source: Path | io.BytesIO, name: object) -> dict[str, Any]:
             if marked := [info.filename for info in archive.infolist() if info.external_attr]:
                 # torch.load takes such a file for a folder, and leaves its array uninitialised.
                 raise ValueError(f"{marked[0]} has attributes, which torch.save writes none of")
-        if isinstance(source, io.BytesIO):
+        if not isinstance(source, Path):
             source.seek(0)
         state = _arrays(torch.load(source, map_location="cpu", weights_only=True))
     except FileNotFoundError:

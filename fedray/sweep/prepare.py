@@ -25,7 +25,7 @@ from fedray.experiment.pretraining import pretrain
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
 from fedray.storage.base import below
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 from fedray.sweep.space import Space, Values, combinations, options
 from fedray.sweep.study import Study, is_key
 
@@ -51,9 +51,7 @@ def transcripts(config: Path, overrides: Sequence[str], file: Path) -> Path:
     """
     parts, _ = read_federation(*experiment.load(config, overrides))
     sentences = [text for text in parts.get("server", parts["clients"]).column("text") if text]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(f"{text}\n" for text in sentences)
-    write_atomically(file, lambda path: path.write_text(lines, encoding="utf-8"))
+    write_whole(file, "".join(f"{text}\n" for text in sentences))
     return file
 
 

@@ -35,10 +35,10 @@ def checkpoint_tokens(model_class: type[nn.Module], settings: Any, texts: Iterab
 
 
 def _of_speechbrain(settings: Any) -> SentencePiece | CTCVocabulary:
-    found, blank = tokens_of(settings)
-    if isinstance(found, list):
-        places = [blank, *(place for place in range(len(found)) if place != blank)]
-        return CTCVocabulary([BLANK, *(found[place] for place in places[1:])], places)
+    tokens, blank = tokens_of(settings)
+    if isinstance(tokens, list):
+        order = [blank, *(token for token in range(len(tokens)) if token != blank)]
+        return CTCVocabulary([BLANK, *(tokens[token] for token in order[1:])], order)
     if blank != 0:
         raise ValueError(f"model.folder {settings.folder}: CTC's blank is token {blank} of its sub-words, not 0")
-    return SentencePiece(found)
+    return SentencePiece(tokens)

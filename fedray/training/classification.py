@@ -5,7 +5,6 @@ The logits of a clip come from the whole clip, or are the mean over its windows.
 
 from __future__ import annotations
 
-import functools
 import json
 import weakref
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from fedray.core.drawing import spread
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Positive, Ranged
+from fedray.core.ranges import Positive, Ranged, one_of
 from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugment, SpecAugmentSettings
@@ -31,13 +30,12 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
 from fedray.models import CLASSIFIERS, audio_cnn, crnn, export_encoder
 from fedray.models.encoder import EncoderClassifier
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 from fedray.storage.serialize import save_tensors
 from fedray.training.task import SHOWN, Targets, Task
 from fedray.training.windows import all_windows, random_window
 
 EVALUATION_BATCH = 64
-COLUMNS = ("label", "text")
 ClassNumbers = npt.NDArray[np.int64]
 
 
@@ -45,7 +43,7 @@ ClassNumbers = npt.NDArray[np.int64]
 class ClassificationSettings(Ranged):
     """Classes, windows and masks."""
 
-    label: str = "label"  # label | text: the column of the manifest that holds the class
+    label: str = one_of(("label", "text"))  # label | text: the column of the manifest that holds the class
     classes: list[str] | None = None  # the classes; null: all classes of the server and the clients, sorted
     # Seconds: train on a random window of each clip, score by the mean logits of all its windows. null: whole clips.
     window: Positive | None = None
@@ -53,8 +51,6 @@ class ClassificationSettings(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.label not in COLUMNS:
-            raise ValueError(f"label must be {' or '.join(COLUMNS)}, not {self.label!r}")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise ValueError(f"classes must be two or more different labels, not {self.classes}")
 
@@ -188,7 +184,7 @@ class Classification(Task):
         metrics += Metrics.of({f"macro_f1|{name}": (200.0 * positives, count) for name, positives, count in f1})
         rows = list(zip(data.ids, data.speakers, targets.tolist(), predictions.tolist(), strict=True))
         chosen = range(len(rows)) if final else spread(len(rows), SHOWN)
-        return Evaluation(metrics, [self._row(*rows[place]) for place in chosen])
+        return Evaluation(metrics, [self._row(*rows[position]) for position in chosen])
 
     def export(self, params: Vector, folder: Path) -> None:
         """Write model.pt (a state dict), classes.json and, for fedray's own models, example.py (needs only torch).
@@ -209,7 +205,7 @@ class Classification(Task):
         elif features is not None and isinstance(flat.model, audio_cnn.AudioCNN):
             texts["example.py"] = audio_cnn.example(features, self._window)
         for name, text in texts.items():
-            write_atomically(folder / name, functools.partial(Path.write_text, data=text, encoding="utf-8"))
+            write_whole(folder / name, text)
 
     def _row(self, utterance: str, speaker: str, target: int, prediction: int) -> dict[str, object]:
         words = {"reference": self.classes[target], "hypothesis": self.classes[prediction]}

@@ -73,7 +73,6 @@ class Encoder(Protocol):
 
     def embed(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Features [B, T, bins] and lengths [B] in frames -> embeddings [B, width]."""
-        ...
 
 
 class Contrastive:
@@ -162,7 +161,7 @@ class Contrastive:
             "losses": list(self.losses),
             "model": _copied(self.model.state_dict()),
             "head": _copied(self.head.state_dict()),
-            "optimizer": {place: _copied(moments) for place, moments in self.optimizer.state_dict()["state"].items()},
+            "optimizer": {number: _copied(moments) for number, moments in self.optimizer.state_dict()["state"].items()},
         }
 
     def load(self, state: State) -> None:
@@ -171,7 +170,7 @@ class Contrastive:
         self.model.load_state_dict(state["model"])
         self.head.load_state_dict(state["head"])
         groups = self.optimizer.state_dict()["param_groups"]
-        moments = {place: _copied(tensors) for place, tensors in state["optimizer"].items()}
+        moments = {number: _copied(tensors) for number, tensors in state["optimizer"].items()}
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
     def weights(self) -> dict[str, Tensor]:

@@ -11,11 +11,9 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from fedray.core.ranges import Count, Ranged
+from fedray.core.ranges import Count, Ranged, one_of
 from fedray.data.features.dataset import Batch
 from fedray.models.norms import batch_norms
-
-PRECISIONS = ("float32", "bf16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +26,9 @@ class StepSettings(Ranged):
     # Utterances whose activations are in memory at a time, while the gradients of a batch add up; null: the whole batch
     micro_batch: Count | None = None
     recompute: bool = False  # keep no activations inside a layer: the backward pass computes them again
-    precision: str = "float32"  # float32 | bf16: of the layers' arithmetic; parameters, gradients, sums stay float32
+    # float32 | bf16: of the layers' arithmetic; parameters, gradients, sums stay float32
+    precision: str = one_of(("float32", "bf16"))
     compile: bool = False  # torch.compile the layers, on a GPU
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision must be {' or '.join(PRECISIONS)}, not {self.precision!r}")
 
     @property
     def alone(self) -> bool:

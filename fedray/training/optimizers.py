@@ -12,11 +12,10 @@ from torch import Tensor
 from torch.nn.modules.conv import _ConvNd
 
 from fedray.core.parameters import FlatModel
-from fedray.core.ranges import Amount, Count, Natural, Positive, Ranged
+from fedray.core.ranges import Amount, Count, Natural, Positive, Ranged, one_of
 from fedray.core.types import State
 from fedray.training.large import StepSettings
 
-OPTIMIZERS = ("sgd", "adam")
 Adjust = Callable[[Tensor, Tensor], object]  # changes the gradient in place: (gradient, weights), both [trainable]
 
 
@@ -28,13 +27,8 @@ class ClientSettings(StepSettings):
     batch: Count = 6  # utterances in a step
     epochs: Count = 1  # passes over the client's data in a round
     clip: Positive | None = 5.0  # largest Euclidean norm of a step's gradient; null: no clipping
-    optimizer: str = "sgd"  # sgd, without momentum | adam
+    optimizer: str = one_of(("sgd", "adam"))  # sgd, without momentum | adam
     l2: Amount = 0.0  # adds l2 x the sum of the squared weights of convolutions to the loss (Keras' regulariser)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer must be {' or '.join(OPTIMIZERS)}, not {self.optimizer!r}")
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,6 @@ class Optimizer(Protocol):
 
     def step(self) -> None:
         """Take one step with the gradient in `flat.gradient`, where `loss.backward()` leaves it."""
-        ...
 
 
 class ClientOptimizer:

@@ -113,8 +113,8 @@ def check_same_tokens(tokeniser: Tokeniser, model: Any, key: str = "task.tokens"
     if theirs == ours:
         return
     pairs = enumerate(zip_longest(theirs, ours))
-    place, (there, here) = next((place, pair) for place, pair in pairs if pair[0] != pair[1])
-    first = f"token {place} is {_shown(there)} there and {_shown(here)} here"
+    number, (there, here) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
+    first = f"token {number} is {_shown(there)} there and {_shown(here)} here"
     raise ValueError(
         f"model.init: {init} was trained with the {len(theirs)} tokens of {path}, but this run has learnt {len(ours)} "
         f"other tokens from its own texts ({first}): set {key}=pretrained, or remove {path} if it does not belong to "

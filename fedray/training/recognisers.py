@@ -25,23 +25,18 @@ class Recogniser(Protocol):
     @property
     def attention_head(self) -> nn.Module:
         """The last layer of the decoder; its weights are in its linear layer `w`."""
-        ...
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Features [B, T, bins] and lengths [B] in frames -> hidden states [B, T', D] and their lengths [B]."""
-        ...
 
     def ctc(self, hidden: Tensor) -> Tensor:
         """CTC's log-probabilities [B, T', V] of each frame; token 0 is the blank."""
-        ...
 
     def attend(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
         """Log-probabilities [B, L, tokens] of the token after each prefix of `tokens_bos` [B, L]."""
-        ...
 
     def decode(self, hidden: Tensor, lengths: Tensor, tokens_bos: Tensor) -> Tensor:
         """The inputs [B, L, D] of the attention head after each prefix."""
-        ...
 
 
 def frame_keys(model: Recogniser, hidden: Tensor) -> Tensor:

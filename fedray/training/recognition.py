@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Part, Ranged, Share
+from fedray.core.ranges import Count, Part, Ranged, Share, one_of
 from fedray.core.settings import Choice, choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
@@ -35,18 +35,18 @@ class RecognitionSettings(Ranged):
 
     # characters | unigram | bpe: trained on transcripts | pretrained: Whisper's, or those next to model.init
     # (tokeniser.model, of SentencePiece, or tokens.txt: one token a line, <blank> first, <space> for the space)
-    tokens: str = "characters"
+    tokens: str = one_of(TOKENS)
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training transcripts without a token: refuse | leave_out. Scores count them either way.
-    unknown: str = "refuse"
+    unknown: str = one_of(UNKNOWN)
     # A run most of whose utterances the model cannot learn (too many tokens for its frames): refuse | warn
-    unlearnable: str = "refuse"
+    unlearnable: str = one_of(UNLEARNABLE)
     ctc_weight: Share = 1.0  # nu; below 1 the model needs a decoder
     label_smoothing: Part = 0.0  # share of a label that the decoder's loss spreads evenly over all tokens
     # Rules for references and hypotheses in scores: plain (as they are) | gigaspeech (upper case; hyphens are spaces;
     # fillers and tags do not count) | characters (Chinese, Japanese, Thai, ... characters count as words) |
     # whisper_english (Whisper's: no case, punctuation and fillers, numbers in digits)
-    scoring: str = "plain"
+    scoring: str = one_of(SCORING)
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     # language model of beam search, trained on the server's transcripts
     language_model: Choice = choice(LANGUAGE_MODELS, "ngram")
@@ -57,14 +57,6 @@ class RecognitionSettings(Ranged):
         super().__post_init__()
         if self.label_smoothing and self.ctc_weight == 1:
             raise ValueError("label_smoothing is for the decoder's loss, and ctc_weight=1 has none: lower ctc_weight")
-        if self.tokens not in TOKENS:
-            raise ValueError(f"tokens must be one of {', '.join(TOKENS)}, not {self.tokens!r}")
-        if self.unknown not in UNKNOWN:
-            raise ValueError(f"unknown must be {' or '.join(UNKNOWN)}, not {self.unknown!r}")
-        if self.unlearnable not in UNLEARNABLE:
-            raise ValueError(f"unlearnable must be {' or '.join(UNLEARNABLE)}, not {self.unlearnable!r}")
-        if self.scoring not in SCORING:
-            raise ValueError(f"scoring must be {' or '.join(SCORING)}, not {self.scoring!r}")
         SCORING[self.scoring]("")  # ValueError: the rules need an extra that is not installed
 
 

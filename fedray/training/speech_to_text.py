@@ -170,9 +170,8 @@ class SpeechToText(Task):
     def some_rows(self, data: Utterances, texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
         """The rows of `SHOWN` utterances."""
         chosen = spread(len(data), SHOWN)
-        return self.rows(
-            data.take(np.array(chosen)), {name: [found[place] for place in chosen] for name, found in texts.items()}
-        )
+        of_chosen = {name: [of_all[position] for position in chosen] for name, of_all in texts.items()}
+        return self.rows(data.take(np.array(chosen)), of_chosen)
 
     def transcribe(
         self, params: Vector, data: Utterances, searches: Sequence[Search], device: str
@@ -253,20 +252,20 @@ def encoded(
     ValueError names an utterance without a text, or with unknown characters; if not `strict`, these have no tokens.
     `name`: what errors call the texts.
     """
-    found: list[list[int]] = []
+    tokens: list[list[int]] = []
     for utterance, text in zip(data.ids, texts, strict=True):
         if text is None and not strict:
-            found.append([])
+            tokens.append([])
             continue
         if text is None:
             raise ValueError(f"utterance {utterance} has no {name}, which training needs: add it, or leave the row out")
         try:
-            found.append(tokeniser.encode(text, unknown))
+            tokens.append(tokeniser.encode(text, unknown))
         except ValueError as error:
             if strict:
                 raise ValueError(f"utterance {utterance}: {error}") from error
-            found.append([])
-    return found
+            tokens.append([])
+    return tokens
 
 
 def table(columns: Mapping[str, Sequence[object]]) -> list[dict[str, Any]]:

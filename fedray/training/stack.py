@@ -73,11 +73,11 @@ class Gradients:
 class Row(FlatModel):
     """A client's model: a row of a stack. It has the interface of a separate model."""
 
-    def __init__(self, stack: Stack, place: int, frozen: bool, wait: Callable[[Call | Gradients], None]) -> None:
+    def __init__(self, stack: Stack, index: int, frozen: bool, wait: Callable[[Call | Gradients], None]) -> None:
         self.stack, self.frozen, self._wait = stack, frozen, wait
         self.layout = stack.template.layout
-        self.values, self.gradient = stack.values[place], stack.gradient[place]
-        self.place = place
+        self.values, self.gradient = stack.values[index], stack.gradient[index]
+        self.index = index  # the row of the stack
         self.model = RowModel(self)
         self._spare = Spare()
         self._open: list[Gradients] = []
@@ -205,14 +205,14 @@ class Stack:
 
     def forward(self, calls: Sequence[Call]) -> None:
         """Make calls with equal keys as one."""
-        first, places = calls[0], [call.row.place for call in calls]
+        first, rows = calls[0], [call.row.index for call in calls]
         trainable = self.layout.trainable
-        weights = self.values[places, :trainable].requires_grad_(first.gradients)  # a copy, like the buffers
-        buffers = self.values[places, trainable:]
+        weights = self.values[rows, :trainable].requires_grad_(first.gradients)  # a copy, like the buffers
+        buffers = self.values[rows, trainable:]
         tensors = [stacked(alike) for alike in zip(*(call.tensors for call in calls), strict=True)]
         with torch.set_grad_enabled(first.gradients), self._mode(first.row):
             made = self._compute(first.function, self._named(weights, buffers), tensors)
-        self.values[places, trainable:] = buffers
+        self.values[rows, trainable:] = buffers
         outputs = made if isinstance(made, tuple) else (made,)
         answer = Answer(calls, weights, outputs)
         for slot, call in enumerate(calls):

@@ -88,16 +88,16 @@ class Survey:
         """How many utterances exceed a limit, and the part and position of the one that does so most."""
         used = {name: np.arange(len(part.data)) for name, part in self.parts.items()}
         used[CLIENTS] = np.concatenate([np.empty(0, np.int64), *self.clients.values()])
-        places = [
+        excesses = [
             (int(part.excess[limit][row]), part, row)
             for name, rows in used.items()
             if limit in (part := self.parts[name]).excess
             for row in rows[part.excess[limit][rows] > 0].tolist()
         ]
-        if not places:
+        if not excesses:
             return None
-        _, part, row = max(places, key=lambda place: place[0])
-        return len(places), part, row
+        _, part, row = max(excesses, key=lambda one: one[0])
+        return len(excesses), part, row
 
     def _alignment(self, count: int, part: Part, row: int) -> str:
         needed, frames = int(part.demand.aligned[row]), int(part.demand.frames[row])

@@ -48,7 +48,6 @@ class Pretrained(Protocol):
 
     def load_pretrained(self) -> None:
         """Replace the initial weights with those of the checkpoint."""
-        ...
 
 
 def described(settings: LogMelSettings) -> FeatureDescription:
@@ -266,12 +265,12 @@ class Task(ABC):
         flat, targets = self.flat(device), self.targets(data)
         flat.load(params)
         flat.model.eval()
-        found = []
+        losses = []
         with torch.no_grad():
             for position in range(len(data)):
                 batch = collate(data, np.array([position]))
-                found.append(float(self.loss(flat.model, batch.to(device), targets_at(targets, batch.positions))))
-        return found
+                losses.append(float(self.loss(flat.model, batch.to(device), targets_at(targets, batch.positions))))
+        return losses
 
     @abstractmethod
     def evaluate(

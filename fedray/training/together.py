@@ -63,9 +63,9 @@ class Abandoned(BaseException):
 class Member(threading.Thread):
     """A thread that trains one client, with its own random number generators."""
 
-    def __init__(self, group: Group, place: int, work: Callable[[], Update]) -> None:
+    def __init__(self, group: Group, index: int, work: Callable[[], Update]) -> None:
         super().__init__(daemon=True)
-        self.group, self.place, self.work = group, place, work
+        self.group, self.index, self.work = group, index, work
         self.result: Update | BaseException | None = None
         self.call: Call | Gradients | None = None  # the call that it waits for
         self._generators = generators()
@@ -102,7 +102,7 @@ class Member(threading.Thread):
     def row(self, task: Task, device: str, frozen: bool, holder: object) -> Row:
         """A model of the client for a task, which is `holder`'s alone."""
         number = self._loans.lend((id(task), device), holder)
-        return Row(self.group.stack(task, device, number), self.place, frozen, self.wait)
+        return Row(self.group.stack(task, device, number), self.index, frozen, self.wait)
 
 
 class Group:
@@ -121,10 +121,10 @@ class Group:
 
     def start(self, client: Client, update: Callable[[Client], Update]) -> None:
         """Begin a client's training."""
-        taken = {member.place for member in self._training()}
-        place = next(place for place in range(self.size) if place not in taken)
+        taken = {member.index for member in self._training()}
+        index = next(index for index in range(self.size) if index not in taken)
         self._seed = client.seed if self._seed is None else self._seed
-        member = Member(self, place, lambda: update(client))
+        member = Member(self, index, lambda: update(client))
         self.members.append(member)
         member.start()
         member.resume()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 from torch import nn
 
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, Part, Positive, Ranged
+from fedray.core.ranges import Count, Part, Positive, Ranged, one_of
 from fedray.core.settings import Choice
 from fedray.core.types import Evaluation, Vector
 from fedray.data.features.augment import SpecAugmentSettings
@@ -48,34 +48,23 @@ class TranslationSettings(Ranged):
 
     # characters | unigram | bpe: trained on translations | pretrained: Whisper's, or those next to model.init
     # (tokeniser.model, of SentencePiece, or tokens.txt: one token a line, <blank> first, <space> for the space)
-    tokens: str = "characters"
+    tokens: str = one_of(TOKENS)
     vocabulary: Count = 500  # number of sub-words, for unigram and bpe
     # Characters of training texts without a token: refuse | leave_out. Scores count them either way.
-    unknown: str = "refuse"
+    unknown: str = one_of(UNKNOWN)
     # A run most of whose utterances the model cannot learn (too many tokens for its frames): refuse | warn
-    unlearnable: str = "refuse"
+    unlearnable: str = one_of(UNLEARNABLE)
     label_smoothing: Part = 0.1  # share of a label that is spread evenly over all tokens
     # Share of CTC on the transcripts in the loss. 0: no transcripts are needed, and the model has no CTC layer.
     ctc_weight: Part = 0.0
     # CTC's tokens: characters | unigram | bpe: trained on transcripts | pretrained: those next to model.init
-    transcript_tokens: str = "characters"
+    transcript_tokens: str = one_of(TOKENS)
     transcript_vocabulary: Count = 500  # number of CTC's sub-words
     augment: SpecAugmentSettings = field(default_factory=SpecAugmentSettings)
     # For pseudo-labels and final scores. Between rounds, dev is scored by greedy search.
     decode: TranslationSearchSettings = field(default_factory=TranslationSearchSettings)
-    bleu: str = "13a"  # sacreBLEU's tokenisation: 13a (English and the like) | zh (Chinese) | intl | char | none
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, known in {
-            "tokens": TOKENS,
-            "transcript_tokens": TOKENS,
-            "unknown": UNKNOWN,
-            "unlearnable": UNLEARNABLE,
-            "bleu": TOKENISATIONS,
-        }.items():
-            if (given := getattr(self, name)) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, not {given!r}")
+    # sacreBLEU's tokenisation: 13a (English and the like) | zh (Chinese) | intl | char | none
+    bleu: str = one_of(TOKENISATIONS)
 
 
 TRANSCRIPTS = "transcripts"  # the folder of CTC's tokens, inside a model's folder

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from fedray.core.parameters import FlatModel
-from fedray.core.ranges import Amount, Count, Natural, Positive
+from fedray.core.ranges import Amount, Count, Natural, Positive, one_of
 from fedray.core.types import State
 from fedray.training.large import StepSettings
 from fedray.training.optimizers import AdamW, AdamWSettings
-
-DECAYS = ("none", "inverse_sqrt", "cosine")
 
 
 @dataclass(frozen=True)
@@ -28,13 +26,11 @@ class WarmUpSettings(StepSettings, AdamWSettings):
     keep: bool = True  # keep moments and step count between rounds; false: each round starts with a warm-up
     # After the warm-up: none | inverse_sqrt (lr sqrt(warmup / step); Vaswani et al., 2017) | cosine (half a cosine,
     # down to 0 at the last step of a client that takes part in every round).
-    decay: str = "none"
+    decay: str = one_of(("none", "inverse_sqrt", "cosine"))
     b_factor: Positive = 1.0  # ratio of the learning rate of the adapters' B to that of A (LoRA+)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.decay not in DECAYS:
-            raise ValueError(f"decay must be one of {', '.join(DECAYS)}, not {self.decay!r}")
         if self.decay != "none" and not self.keep:
             raise ValueError(
                 f"decay={self.decay} counts the steps of all rounds, which keep=false forgets: set keep=true"

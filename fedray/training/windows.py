@@ -34,9 +34,9 @@ def all_windows(batch: Batch, frames: int, silence: float = 0.0) -> tuple[Batch,
     """
     clips: list[int] = []
     starts: list[int] = []
-    for place, length in enumerate(batch.lengths.tolist()):
+    for clip, length in enumerate(batch.lengths.tolist()):
         count = max(1, -(-length // frames))
-        clips += [place] * count
+        clips += [clip] * count
         starts += np.linspace(0, max(0, length - frames), count).round().astype(int).tolist()
     lengths = torch.full((len(clips),), frames, dtype=batch.lengths.dtype, device=batch.lengths.device)
     windows = cut(batch, clips, starts, frames, silence)
@@ -47,8 +47,8 @@ def cut(batch: Batch, clips: Sequence[int], starts: Sequence[int], frames: int, 
     """Cut a window from each clip at the given start, [windows, frames, bins]; a shorter clip is centred in silence."""
     windows = batch.features.new_full((len(clips), frames, batch.features.shape[2]), silence)
     lengths = batch.lengths.tolist()
-    for place, (clip, start) in enumerate(zip(clips, starts, strict=True)):
+    for window, (clip, start) in enumerate(zip(clips, starts, strict=True)):
         length = min(lengths[clip], frames)
         before = (frames - length) // 2
-        windows[place, before : before + length] = batch.features[clip, start : start + length]
+        windows[window, before : before + length] = batch.features[clip, start : start + length]
     return windows

@@ -55,7 +55,7 @@ def test_products_have_no_moments(folder: Path) -> None:
         by_hand.build({**wanted, "server_optimizer": {"kind": "adam", "lr": 0.01}})
     with pytest.raises(ValueError, match=r"lora\.rank=0 has none"):
         build(folder, averaging="product", lora={"rank": 0})
-    with pytest.raises(ValueError, match="averaging is factors or product, not 'both'"):
+    with pytest.raises(ValueError, match="averaging must be factors or product, not 'both'"):
         build(folder, averaging="both")
 
 

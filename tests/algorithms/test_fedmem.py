@@ -258,7 +258,7 @@ def test_what_each_setting_costs_goes_along_if_wanted(folder: Path) -> None:
 def test_states_need_a_decoder(folder: Path) -> None:
     with pytest.raises(ValueError, match="set model.decoder_layers and task.decode.search=attention"):
         build(folder, memory=STATES)
-    with pytest.raises(ValueError, match="memory.keys must be frames or states, not 'words'"):
+    with pytest.raises(ValueError, match="keys must be frames or states, not 'words'"):
         build(folder, memory={"keys": "words"})
 
 

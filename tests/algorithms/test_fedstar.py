@@ -283,7 +283,7 @@ def test_what_does_not_fit(folder: Path, tmp_path: Path) -> None:
         build(folder, {"threshold": {"last": 1.5}})
     with pytest.raises(ValueError, match="algorithm.beta must be at least 0, not -1"):
         build(folder, {"beta": -1})
-    with pytest.raises(ValueError, match="weights is paper or authors, not 'equal'"):
+    with pytest.raises(ValueError, match="weights must be paper or authors, not 'equal'"):
         build(folder, {"weights": "equal"})
     with pytest.raises(ValueError, match="beta is at most 1, not 2"):
         build(folder, {"weights": "authors", "beta": 2})

@@ -267,7 +267,7 @@ def test_fedntd_distils_all_classes_but_the_true_one(folder: Path) -> None:
     ("kind", "changes", "said"),
     [
         ("fedrep", {"head_epochs": 0}, "head_epochs must be at least 1"),
-        ("fedbabu", {"finetune": "body"}, "finetune is all or head, not 'body'"),
+        ("fedbabu", {"finetune": "body"}, "finetune must be all or head, not 'body'"),
         ("fedbabu", {"finetune_epochs": 0}, "finetune_epochs must be at least 1"),
         ("moon", {"temperature": 0.0}, "temperature must be above 0"),
         ("feddyn", {"alpha": 0.0}, "alpha must be above 0"),

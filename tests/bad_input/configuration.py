@@ -58,7 +58,10 @@ CASES = (
         "which algorithm.client's micro_batch, recompute, precision and compile do not allow",
     ),
     line(
-        "configuration: an unknown choice", "engine: {mixed_nodes: some}", LAST, "is none, hardware or all, not 'some'"
+        "configuration: an unknown choice",
+        "engine: {mixed_nodes: some}",
+        LAST,
+        "mixed_nodes must be one of none, hardware, all, not 'some'",
     ),
     line("configuration: kernels that are neither", "kernels: on", LAST, "kernels is auto or off, not True"),
     line("configuration: unknown kind", "strategy: by_exampels", LAST, "did you mean by_examples?"),

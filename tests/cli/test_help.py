@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_the_list_is_filtered_by_a_word(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_narrow_terminal_cuts_no_name(capsys: pytest.CaptureFixture[str]) -> None:
-    starting.show("configs", "gao/", Console(width=60))
+    starting.show(Namespace(command="configs", filter="gao/"), Console(width=60))
     lines = capsys.readouterr().out.splitlines()
     names = [name for name in shipped.files("configs") if name.startswith("gao/")]
     assert [line.split()[0] for line in lines[1 : len(names) + 1]] == names

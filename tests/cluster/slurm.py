@@ -7,9 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-from tests import small_corpus
 
 ROOT = Path(__file__).parents[2]
 JOB = 4321
@@ -79,16 +76,6 @@ class Slurm:
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
-
-
-def slow(folder: Path) -> dict[str, Any]:
-    """A run of noise, which is written to `folder`. Its clients take a tenth of a second."""
-    splits = {"train": ("ann", "bob", "cid"), "dev": ("dee",), "test": ("eva",)}
-    rows = {split: [(f"{name}-{i}", name, "ab") for name in names for i in range(2)] for split, names in splits.items()}
-    small_corpus.write(folder, **rows)
-    engine, patient = {"lanes": 2, "actors": 1}, {"kind": "patient", "seconds": 0.1}
-    values = small_corpus.config(folder, *splits, algorithm=patient, cohort={"size": 2}, engine=engine)
-    return values | {"imports": ["tests.patient"]}
 
 
 def rounds_of(run: Path) -> int:

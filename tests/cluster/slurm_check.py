@@ -24,8 +24,9 @@ from types import TracebackType
 
 import yaml
 
-from tests.cluster.slurm import ROOT, rounds_of, slow
+from tests.cluster.slurm import ROOT, rounds_of
 from tests.engine.runs import same
+from tests.small_corpus import patient_run
 
 TOOLS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "squeue")
 CORES, MEMORY = 2, 6000  # of the node; memory in MB
@@ -200,7 +201,7 @@ def main() -> None:
         folder, corpus = Path(name), Path(name, "corpus")
         corpus.mkdir()
         file = folder / "small.yaml"
-        file.write_text(yaml.safe_dump(slow(corpus) | {"rounds": ROUNDS}))
+        file.write_text(yaml.safe_dump(patient_run(corpus, seconds=0.1) | {"rounds": ROUNDS}))
         version = slurm.run("sbatch", "--version").strip()
         done = subprocess.run(
             [sys.executable, "-m", "fedray.cli", "run", file, "--out", folder / "straight"],

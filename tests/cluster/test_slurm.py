@@ -18,8 +18,9 @@ import ray
 import yaml
 
 from tests.cli.terminal import SECONDS, until
-from tests.cluster.slurm import JOB, ROOT, Slurm, rounds_of, slow
+from tests.cluster.slurm import JOB, ROOT, Slurm, rounds_of
 from tests.engine.runs import same
+from tests.small_corpus import patient_run
 
 # A `fedray` that writes down what it is asked, makes its run folder, and then ends with the status in `ends`, or waits.
 PRETENDED = """
@@ -105,7 +106,8 @@ def test_both_scripts_ask_slurm_for_the_same() -> None:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    return slow(tmp_path_factory.mktemp("noise"))
+    """A run whose clients take a tenth of a second."""
+    return patient_run(tmp_path_factory.mktemp("noise"), seconds=0.1)
 
 
 def await_moment(run: Path, job: subprocess.Popen[str], chance: random.Random) -> None:

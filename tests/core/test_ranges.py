@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from fedray.core.ranges import Count, Minority, Part, Positive, Ranged
+from fedray.core.ranges import Count, Minority, Part, Positive, Ranged, one_of
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Settings(Ranged):
     lanes: str | Count = "auto"
     few: Minority = 0.1
     name: str = ""
+    order: str = one_of(("sorted", "random"))
+    unit: str = one_of(("ms", "s", "min"), "s")
 
 
 @pytest.mark.parametrize("inside", [{"share": 0.5}, {"rate": 1e-9}, {"sizes": (1, 2)}, {"lanes": 3}, {"few": 0}])
@@ -38,3 +40,20 @@ def test_numbers_inside_their_ranges(inside: dict) -> None:
 def test_a_number_outside_its_range(outside: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         replace(Settings(), **outside)
+
+
+def test_words_that_are_known_and_their_defaults() -> None:
+    assert (Settings().order, Settings().unit) == ("sorted", "s")
+    assert replace(Settings(), order="random", unit="min")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"order": "any"}, "order must be sorted or random, not 'any'"),
+        ({"unit": "h"}, "unit must be one of ms, s, min, not 'h'"),
+    ],
+)
+def test_a_word_that_is_not_known(wrong: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        replace(Settings(), **wrong)

@@ -139,9 +139,9 @@ def test_a_share_that_cannot_be_met_stops(cluster: None, monkeypatch: pytest.Mon
 
 def test_a_ray_that_counts_more_than_is_allowed_is_named() -> None:
     nodes, found = [Node(4.0, 0.0, 8e9, True), Node(64.0, 0.0, 8e9, False)], Findings()
-    speed.counted(found, nodes, Allowed({"affinity": 4.0}))
+    speed.overcounted(found, nodes, Allowed({"affinity": 4.0}))
     assert not found.problems, "another node's cores are not this process's"
-    speed.counted(found, nodes, Allowed({"affinity": 4.0, "Slurm": 3.5}, {"Slurm": 2e9}))
+    speed.overcounted(found, nodes, Allowed({"affinity": 4.0, "Slurm": 3.5}, {"Slurm": 2e9}))
     cores, memory = (problem.text for problem in found.problems)
     assert cores.startswith("Ray counts 4 cores here, but this process may use 3: ") and "ray start --head" in cores
     assert memory.startswith("Ray counts 8.0 GB of memory here, but this process may use 2.0 GB: ")

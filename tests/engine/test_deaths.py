@@ -55,7 +55,7 @@ class Errand(Job[int]):
     def alone(self) -> bool:
         return self.solitary
 
-    def run(self, place: Workplace, *inputs: Any) -> int:
+    def run(self, workplace: Workplace, *inputs: Any) -> int:
         tries = Path(self.folder) / f"{self.number}"
         with tries.open("a") as file:
             file.write("x")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -37,8 +37,12 @@ class Scoring:
 
     options: Iterable[Any] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, program: Any, plan: Any) -> None:
+        self.program, self.plan, self.algorithm = program, plan, program.algorithm
         self.kept: ServerState | None = None
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        pass
 
     def forget(self) -> None:
         self.kept = None
@@ -55,11 +59,10 @@ def test_a_model_is_freed_before_the_next_is_loaded(tmp_path: Path) -> None:
     )
     program = SimpleNamespace(algorithm=algorithm, data=SimpleNamespace(splits=lambda: ["dev", "test"]))
     plan = SimpleNamespace(evaluation=SimpleNamespace(personal_final=False))
-    folder, note = Folder(tmp_path / "run"), cast(Callable[..., None], lambda kind, data: None)
+    folder = Folder(tmp_path / "run")
     progress = Progress(ServerState(np.full(3, 9, np.float32)), 9, best={"round": 5, "value": 1.0})
     progress.totals = {name: 0 for name in ("failed", "killed", "up_bytes", "down_bytes", "seconds")}
-    ending = Ending("toy", cast(Any, program), cast(Any, plan), folder, note, cast(Any, None))
-    results = ending.end(cast(Rounds, Scoring()), progress)
+    results = Ending("toy", folder, cast(Rounds, Scoring(program, plan)), cast(Any, None)).end(progress)
     assert folder.left == [0, 0, 0] and exported == [5.0]
     assert results["seed"] == {"round": 0, "loss": 0.0} and results["best"] == {"round": 5, "loss": 5.0}
     assert len((tmp_path / "run" / "predictions.tsv").read_text().splitlines()) == 1 + 2 * 2

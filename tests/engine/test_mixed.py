@@ -162,5 +162,5 @@ def test_the_driver_of_a_gpu_is_named(
 
 
 def test_a_wrong_setting_is_refused() -> None:
-    with pytest.raises(ValueError, match="mixed_nodes is none, hardware or all, not 'some'"):
+    with pytest.raises(ValueError, match="mixed_nodes must be one of none, hardware, all, not 'some'"):
         EngineSettings(mixed_nodes="some")

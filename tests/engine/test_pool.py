@@ -51,7 +51,7 @@ class Double(Job[int]):
     number: int
     seconds: float = 0.0
 
-    def run(self, place: Workplace) -> int:
+    def run(self, workplace: Workplace) -> int:
         time.sleep(self.seconds)
         return 2 * self.number
 

@@ -269,7 +269,7 @@ def test_resources_are_those_of_the_nodes_that_live(cluster: None) -> None:
             {"placement": "dedicated", "actors": 4},
             "actors must be auto with placement=dedicated: there every client has an actor",
         ),
-        ({"prepare": "never"}, "prepare is lazy or all, not 'never'"),
+        ({"prepare": "never"}, "prepare must be lazy or all, not 'never'"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict, message: str) -> None:

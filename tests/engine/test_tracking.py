@@ -194,7 +194,7 @@ class TestWandB:
         assert {"config.yaml", "results.json"} <= files
 
     def test_settings_that_cannot_be_used_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        with pytest.raises(ValueError, match="mode is offline or online"):
+        with pytest.raises(ValueError, match="mode must be offline or online"):
             WandB(mode="dryrun")
         monkeypatch.setitem(sys.modules, "wandb", None)
         with pytest.raises(ValueError, match=r'tracker.kind wandb needs wandb: pip install "fedray\[wandb\]"'):

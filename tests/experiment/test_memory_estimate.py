@@ -9,7 +9,7 @@ import pytest
 from fedray.core.devices.settings import BufferedClock
 from fedray.engine.cluster.resources import ACTOR_BYTES, Node, Share
 from fedray.experiment import builders, launch
-from fedray.experiment.fitted import fitted
+from fedray.experiment.fitted import fitted, pool
 from fedray.experiment.memory import actor_bytes, beside_driver, check_models, driver_bytes
 from fedray.runs.folder import RunFolder
 from tests import speech
@@ -39,6 +39,16 @@ def test_a_run_takes_fewer_actors_and_says_so(made: tuple, capsys: pytest.Captur
     found = fitted(config, program, Share(4, 0.9975, 0.0), nodes)
     assert found.actors == 2
     assert "2 client actors instead of 4: each needs about 34" in capsys.readouterr().err
+
+
+def test_a_step_of_a_large_model_is_measured_once(made: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, program = made
+    nodes, measured = [Node(4.0, 0.0, 64e9, driver=True)], list[int]()
+    monkeypatch.setattr("fedray.experiment.memory.LARGE", 1)
+    monkeypatch.setattr("fedray.experiment.fitted.training_bytes", lambda *_: measured.append(1) or 5e6)
+    assert pool(config, program, False, nodes) == pool(config, program, False, nodes, 5e6)
+    assert len(measured) == 1, "the caller had measured the second"
+    assert pool(config, program, False, nodes)[1] == actor_bytes(program, step=5e6)
 
 
 def test_a_driver_that_does_not_fit_is_refused(made: tuple) -> None:

@@ -80,7 +80,7 @@ def test_section_values_are_checked() -> None:
         "{kind: gaussian, delta: 1e-5, noise: 1, epsilon: 8}": "are both set: unset one, with epsilon=null",
         "{kind: gaussian, delta: 2, noise: 1}": "delta must be above 0 and below 1",
         "{kind: skellam, noise: 1.0, delta: 1e-5, bits: 64}": "bits must be at least 2 and at most 32",
-        "{kind: gaussian, noise: 1.0, delta: 1e-5, clip: {layers: all}}": "clip.layers must be one of",
+        "{kind: gaussian, noise: 1.0, delta: 1e-5, clip: {layers: all}}": "layers must be one of",
         "{kind: gaussian, noise: 1.0, delta: 1e-5, as_if: {cohort: 5}}": "as_if needs both",
     }
     for given, words in cases.items():

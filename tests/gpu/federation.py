@@ -92,7 +92,7 @@ class Federation:
         self.algorithm.check(data)
         self.kept = Kept()
         holder = Holder(Path(tempfile.gettempdir()) / "fedray-gpu-check", 1e9)
-        self.place = Workplace(
+        self.workplace = Workplace(
             Program(self.algorithm, data, settings.seed, self.kept),
             tuple(self.algorithm.layers()),
             self.algorithm.assets(data),
@@ -100,7 +100,7 @@ class Federation:
             lambda done, of, what: None,
             device,
         )
-        self.state = start or Init().run(self.place)[0]
+        self.state = start or Init().run(self.workplace)[0]
         self.first = self.algorithm.broadcast(self.state, 0)
         self.done = 0
         self.together = together
@@ -109,24 +109,24 @@ class Federation:
     def round(self) -> Metrics:
         """Run a round and return the metrics of its clients. RuntimeError: a client failed."""
         broadcast = self._broadcast()
-        data = self.place.program.data
+        data = self.workplace.program.data
         lane = Lane(
             0,
             self.done,
             tuple((client, self.written.get(client)) for client in data.client_ids()),
             together=self.together,
         )
-        result = TrainLane(lane).run(self.place, broadcast, self.first)
+        result = TrainLane(lane).run(self.workplace, broadcast, self.first)
         for failure in result.failures:
             raise RuntimeError(f"client {failure.client} failed: {failure.reason}\n{failure.traceback}")
         update = self._server(broadcast)
         lanes = TrainedLanes(self.done, [result], [0], result.partial, result.packing, 0)
-        aggregate = aggregation_of(self.algorithm.strategy).aggregate(None, lanes, self.place.layers)  # type: ignore[arg-type]
+        aggregate = aggregation_of(self.algorithm.strategy).aggregate(None, lanes, self.workplace.layers)  # type: ignore[arg-type]
         mean, vectors = aggregate.parts()
         change = Change(mean, None if update is None else update.delta, vectors, result.counted, len(data.client_ids()))
         state = self.algorithm.server_update(self.state, change, self.done)
         if self.algorithm.overrides("server_finish"):
-            state = ServerFinish(self.done).run(self.place, state)
+            state = ServerFinish(self.done).run(self.workplace, state)
         self.state = ServerState(state.params, serialize.plain(state.extra))
         self.written |= result.written
         self.done += 1
@@ -134,13 +134,13 @@ class Federation:
 
     def score(self, final: bool = False) -> Metrics:
         """The scores of the global model on dev."""
-        return Evaluate("dev", 0, 1, self.done, final).run(self.place, self._broadcast()).metrics
+        return Evaluate("dev", 0, 1, self.done, final).run(self.workplace, self._broadcast()).metrics
 
     def personal(self, client: str) -> Mapping[str, Metrics]:
         """The scores on dev of a client's personal model, after its last round."""
-        program = self.place.program
+        program = self.workplace.program
         name = Client(client, program.data.load(client), 0, self.kept.states.get(client))
-        received = self.place.receive(self._broadcast(), self.done)
+        received = self.workplace.receive(self._broadcast(), self.done)
         parts = {"dev": program.data.evaluation("dev")}
         found = self.algorithm.evaluate_personal(name, received, parts, final=False)
         return {split: one.metrics for split, one in found.items()}
@@ -158,7 +158,7 @@ class Federation:
     def _server(self, broadcast: Broadcast) -> Update | None:
         if not self.algorithm.overrides("server_train"):
             return None
-        return ServerTrain(self.done).run(self.place, broadcast)
+        return ServerTrain(self.done).run(self.workplace, broadcast)
 
 
 def _arrays(state: Any, prefix: str) -> dict[str, np.ndarray]:

@@ -58,7 +58,7 @@ def test_whisper_moves_all_that_it_computes_with(tmp_path: Path) -> None:
 def play(values: dict[str, Any], data: Any) -> None:
     with pretending():
         played = Federation(sections(values), data, DEVICE)
-        assert played.place.program.algorithm.task.flat(DEVICE).values.device.type == DEVICE
+        assert played.workplace.program.algorithm.task.flat(DEVICE).values.device.type == DEVICE
         assert played.round()
         assert played.score(final=True)
         played.personal("c0")

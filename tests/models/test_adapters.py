@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from fedray.core.ranges import words
 from fedray.models.adapters import LoRASettings, adapt, merged, plain_names
-from fedray.models.conformer import ATTENTIONS, Conformer, ConformerSettings
+from fedray.models.conformer import Conformer, ConformerSettings
 from fedray.models.crdnn import CRDNN, CRDNNSettings
 
 BINS, TOKENS = 20, 12
@@ -53,7 +54,7 @@ def trained(model: nn.Module) -> nn.Module:
 
 MODELS = {
     attention: (lambda attention=attention: conformer(attention), ["mha_layer.*_proj", "self_attn.*_proj", "ffn"])
-    for attention in ATTENTIONS
+    for attention in words(ConformerSettings)["attention"]
 }
 MODELS["convolutions"] = (conformer, ["front", "convolution_module"])
 MODELS["crdnn"] = (crdnn, ["DNN", "head"])
@@ -86,7 +87,7 @@ def test_only_adapters_train() -> None:
     assert set(plain_names(model).values()) == set(conformer().state_dict())
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("attention", words(ConformerSettings)["attention"])
 def test_query_key_and_value_have_an_adapter_each(attention: str) -> None:
     """The query's adapter changes only the query's rows; SpeechBrain's own attentions order rows by head first."""
     weight = "in_proj_weight"

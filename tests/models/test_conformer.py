@@ -156,7 +156,7 @@ def test_conformer_small_of_the_paper():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"front": "conv3d"}, "conv1d, conv2d"),
+        ({"front": "conv3d"}, "conv1d or conv2d"),
         ({"attention": "x"}, "RoPEMHA"),
         ({"d_model": 10}, "multiple"),
         ({"kernel": 4}, "odd"),

@@ -149,7 +149,7 @@ def test_the_paper_and_what_does_not_fit(monkeypatch):
         assert CRDNN(paper, 80, 500).attention_head.w.out_features == 500
     assert sum(parameter.numel() for parameter in CRDNN(CRDNNSettings(), 40, 30).parameters()) == 519_310
     for wrong, said in (
-        ({"rnn": "ligru"}, "model.rnn='ligru' is unknown: choose one of lstm, gru"),
+        ({"rnn": "ligru"}, "rnn must be lstm or gru, not 'ligru'"),
         ({"rnn_neurons": 0}, "rnn_neurons must be at least 1"),
         ({"channels": ()}, "model.channels must name at least one block"),
         ({"bos": 1}, "set together"),

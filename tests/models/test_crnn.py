@@ -87,7 +87,7 @@ def test_dropout_stands_once_behind_the_convolutions() -> None:
 def test_faults_in_words() -> None:
     with pytest.raises(ValueError, match="a clip of 7 frames is too short: crnn mid needs 8"):
         network("mid")(torch.zeros(2, 9, BINS), torch.tensor([9, 7]))
-    with pytest.raises(ValueError, match="model.size='huge' is unknown: choose one of tiny, lite, mid, base, deep"):
+    with pytest.raises(ValueError, match="size must be one of tiny, lite, mid, base, deep, not 'huge'"):
         CRNNSettings("huge")
     with pytest.raises(ValueError, match="dropout must be at least 0 and below 1"):
         CRNNSettings(dropout=1.0)

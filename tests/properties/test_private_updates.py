@@ -7,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedray.core.privacy.clipping import Clipping
-from fedray.core.privacy.settings import LAYERS, ClipSettings
+from fedray.core.privacy.settings import ClipSettings
 from fedray.core.privacy.skellam import Encoding
+from fedray.core.ranges import words
 from fedray.core.types import Layer
 
 SIZE = 12
 MODEL = (Layer("first", 0, 3), Layer("second", 3, 8), Layer("first", 8, 12), Layer("buffers", 12, 20))
 
 
-@given(st.integers(0), st.integers(-30, 30), st.integers(-10, 10), st.sampled_from(LAYERS))
+@given(st.integers(0), st.integers(-30, 30), st.integers(-10, 10), st.sampled_from(words(ClipSettings)["layers"]))
 def test_no_update_is_longer_than_c(seed: int, size: int, bound: int, layers: str) -> None:
     norm, delta = 2.0**bound, np.random.default_rng(seed).standard_normal(SIZE, np.float32) * np.float32(2.0**size)
     clipping = Clipping(ClipSettings(norm=norm, layers=layers), MODEL, SIZE)

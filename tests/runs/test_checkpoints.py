@@ -21,6 +21,7 @@ from fedray.runs.client_states import Written
 from fedray.runs.folder import ClientRecord, Progress, RunFolder, read_clients, write_clients
 from fedray.storage import serialize
 from fedray.storage.files import StorageError
+from fedray.storage.local import LocalStorage
 from tests.stores import small_disk
 
 
@@ -68,6 +69,16 @@ def test_a_checkpoint_comes_back_whole(folder: RunFolder) -> None:
     assert (after.private, after.clock, after.models) == (private, clock, models)
     folder.save(Progress(ServerState(np.zeros(1, np.float32)), 4))  # no client yet, no best round
     assert folder.load(4).clients == {} and folder.load(4).best is None
+
+
+def test_a_model_on_a_disk_is_not_read_into_memory_beside_its_arrays(tmp_path: Path, monkeypatch) -> None:
+    folder, size = RunFolder(tmp_path / "run"), 250_000
+    folder.save(Progress(ServerState(np.arange(size, dtype=np.float32)), 1))
+    read, taken = LocalStorage.read, list[int]()
+    monkeypatch.setattr(LocalStorage, "read", lambda self, name: taken.append(1) or read(self, name)[: 4 * size - 1])
+    params = folder.load(1).state.params
+    params[0] = 5  # an array of its own
+    assert np.array_equal(params[1:], np.arange(1, size)) and len(taken) == 1, "the manifest alone"
 
 
 def test_saving_again_replaces(folder: RunFolder) -> None:

@@ -9,9 +9,10 @@ import torch
 
 from fedray.models.conformer import Conformer, ConformerSettings
 from fedray.models.crdnn import CRDNN, CRDNNSettings
-from fedray.models.language_model import NGram, log_probability
+from fedray.models.language_model import NGram
 from fedray.training.decoding.attention import AttentionSearch
 from fedray.training.decoding.search import DecodeSettings
+from tests.language import log_probability
 
 VOCABULARY = 3
 

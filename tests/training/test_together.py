@@ -159,7 +159,7 @@ def troubled(monkeypatch: pytest.MonkeyPatch, trouble: str, size: int) -> LaneRe
 
     monkeypatch.setattr(made.algorithm, "client_update", update)
     lane = Lane(0, 0, tuple((client, None) for client in data.client_ids()), together=size)
-    return TrainLane(lane).run(made.place, made.first, made.first)
+    return TrainLane(lane).run(made.workplace, made.first, made.first)
 
 
 @pytest.mark.parametrize(

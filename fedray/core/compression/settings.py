@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedray.core.compression.codes import Code, Float32, Half, Int4, Int8
 from fedray.core.compression.sparse import TopK
-from fedray.core.ranges import Ranged, SomeShare
+from fedray.core.ranges import Ranged, SomeShare, one_of
 
 VALUES: dict[str, Code] = {"float32": Float32(), "half": Half(), "int8": Int8()}  # for the numbers that top-k keeps
 
@@ -33,9 +34,7 @@ class Upload(Ranged, ABC):
 class NoUpload(Upload):
     """Updates travel as they are: 4 bytes per number."""
 
-    @property
-    def code(self) -> Code:
-        return Float32()
+    code: ClassVar[Code] = Float32()
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,7 @@ class HalfUpload(Upload):
     """2 bytes per number: half precision."""
 
     feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
-
-    @property
-    def code(self) -> Code:
-        return Half()
+    code: ClassVar[Code] = Half()
 
 
 @dataclass(frozen=True)
@@ -54,10 +50,7 @@ class Int8Upload(Upload):
     """1 byte per number, and 4 bytes per block of at most 1,024 numbers of a tensor."""
 
     feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
-
-    @property
-    def code(self) -> Code:
-        return Int8()
+    code: ClassVar[Code] = Int8()
 
 
 @dataclass(frozen=True)
@@ -65,10 +58,7 @@ class Int4Upload(Upload):
     """Half a byte per number, and 4 bytes per block of at most 256 numbers of a tensor."""
 
     feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
-
-    @property
-    def code(self) -> Code:
-        return Int4()
+    code: ClassVar[Code] = Int4()
 
 
 @dataclass(frozen=True)
@@ -76,13 +66,8 @@ class TopKUpload(Upload):
     """The largest numbers of an update and their positions. Without feedback, the others are lost."""
 
     share: SomeShare = 0.05  # share of an update's numbers that travel: those largest in absolute value
-    values: str = "float32"  # the code of the numbers: float32 | half | int8
+    values: str = one_of(VALUES)  # the code of the numbers: float32 | half | int8
     feedback: bool = True  # a client keeps what the encoding of its update lost, and adds it to its next update
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.values not in VALUES:
-            raise ValueError(f"values must be one of {', '.join(VALUES)}, not {self.values!r}")
 
     @property
     def code(self) -> Code:

@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 from fedray.core.devices.availability import AVAILABILITY
 from fedray.core.devices.staleness import STALENESS, Staleness
-from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Ranged, Share
+from fedray.core.ranges import Amount, Count, Natural, Part, Positive, Range, Ranged, Share, one_of
 from fedray.core.settings import kinds
 
 AtLeastOne = Annotated[float, Range(1)]
-LATE = ("discard", "partial")
-REFILL = ("arrival", "step")
 
 
 @dataclass(frozen=True)
@@ -74,13 +72,11 @@ class RoundsClock(Ranged):
     deadline: Positive | None = None  # seconds after which a round ends; null: it waits for the last client
     quorum: Share = 0.0  # share of the cohort that must arrive, or the round is lost
     # discard | partial: clients that would miss the deadline do the share of their work that fits
-    late: str = "discard"
+    late: str = one_of(("discard", "partial"))
     server_seconds: Amount = 0.0  # seconds that the server takes between two rounds
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.late not in LATE:
-            raise ValueError(f"late must be one of {', '.join(LATE)}, not {self.late!r}")
         if self.late == "partial" and self.deadline is None:
             raise ValueError("late=partial needs a deadline: set clock.deadline")
 
@@ -95,15 +91,13 @@ class BufferedClock(Ranged):
     concurrency: Count  # clients that are on a trip at any moment
     buffer: Count  # arrivals after which the server takes a step
     # arrival: a client that arrives is replaced at once | step: clients are replaced when there is a new model
-    refill: str = "arrival"
+    refill: str = one_of(("arrival", "step"))
     staleness: Staleness = kinds(STALENESS, "polynomial")  # how much an update that started from an old model counts
     most: Natural = 20  # steps that an update may be behind; a trip that would be further behind is aborted
     server_seconds: Amount = 0.0  # seconds of a step, during which arrivals wait
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.refill not in REFILL:
-            raise ValueError(f"refill must be one of {', '.join(REFILL)}, not {self.refill!r}")
         if self.buffer > self.concurrency:
             raise ValueError(
                 f"buffer is {self.buffer}, but only concurrency={self.concurrency} clients train at once: a step could "

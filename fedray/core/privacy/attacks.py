@@ -90,31 +90,6 @@ def p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: fl
     return min(1.0, tail + 2 * canaries * delta * steepest)
 
 
-def threshold_attack(inside: Scores, outside: Scores, delta: float, confidence: float = 0.95) -> float:
-    """A lower bound on epsilon from independent scores, such as one canary in each of many runs.
-
-    (epsilon, delta) demands TPR <= e^epsilon FPR + delta, and the same of the negatives. One half of the scores chooses
-    the threshold, the other half gives Clopper-Pearson bounds on both rates. So n scores on each side show an epsilon
-    of at most log(n / 7.4).
-    """
-    _check(inside, outside)
-    (choose_in, test_in), (choose_out, test_out) = _halves(inside, "inside"), _halves(outside, "outside")
-    side = (1 - confidence) / 2
-
-    def bounds(sign: float, thresholds: Scores, members: Scores, others: Scores) -> Scores:
-        found = len(members) - np.searchsorted(np.sort(sign * members), sign * thresholds, side="right")
-        wrong = len(others) - np.searchsorted(np.sort(sign * others), sign * thresholds, side="right")
-        ratio = (_least(found, len(members), side) - delta) / _most(wrong, len(others), side)
-        return np.log(np.maximum(ratio, 1.0))
-
-    thresholds = np.concatenate([choose_in, choose_out])
-    positives = bounds(1.0, thresholds, choose_in, choose_out)
-    negatives = bounds(-1.0, thresholds, choose_out, choose_in)
-    if positives.max() >= negatives.max():
-        return float(bounds(1.0, thresholds[[positives.argmax()]], test_in, test_out)[0])
-    return float(bounds(-1.0, thresholds[[negatives.argmax()]], test_out, test_in)[0])
-
-
 @dataclass(frozen=True)
 class Separation:
     """mu, the distance between two normal distributions in units of their standard deviation, and its lower bound."""
@@ -195,11 +170,6 @@ def _least(count: npt.ArrayLike, trials: int, side: float) -> npt.NDArray[np.flo
 def _most(count: npt.ArrayLike, trials: int, side: float) -> npt.NDArray[np.float64]:
     count = np.asarray(count)
     return np.where(count == trials, 1.0, scipy.stats.beta.ppf(1 - side, count + 1, np.maximum(trials - count, 1)))
-
-
-def _halves(scores: Scores, name: str) -> tuple[Scores, Scores]:
-    mixed = numpy_generator("audit", name).permutation(scores)
-    return mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
 
 
 def _shuffled(inside: Scores, outside: Scores) -> tuple[Scores, npt.NDArray[np.bool_]]:

@@ -46,11 +46,6 @@ def sensitivities(bands: int, rounds: int, every: int) -> Numbers:
     return np.asarray(np.sqrt(np.cumsum(np.square(moved))))
 
 
-def sensitivity(bands: int, rounds: int, every: int) -> float:
-    """How far a client moves the released sums of all rounds."""
-    return float(sensitivities(bands, rounds, every)[-1])
-
-
 def squared_error(bands: int, rounds: int) -> float:
     """The mean over rounds of the noise's variance in the sum up to the round, if draws have standard deviation 1.
 

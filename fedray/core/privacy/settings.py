@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from fedray.core.privacy.secure_aggregation import SecureAggregation
-from fedray.core.ranges import Amount, Count, Fraction, Part, Positive, Range, Ranged
-
-LAYERS = ("global", "uniform", "dim")
+from fedray.core.ranges import Amount, Count, Fraction, Part, Positive, Range, Ranged, one_of
 
 
 @dataclass(frozen=True)
@@ -23,19 +21,14 @@ class ClipSettings(Ranged):
     `layers` splits C into a bound for each of the model's H layers, of d_h numbers; the bounds' squares sum to C^2.
     """
 
-    kind: str = "fixed"  # fixed | adaptive: bounds follow a quantile of the clients' norms (Andrew et al., 2021)
+    # fixed | adaptive: bounds follow a quantile of the clients' norms (Andrew et al., 2021)
+    kind: str = one_of(("fixed", "adaptive"))
     norm: Positive = 1.0  # C; adaptive: the bound in the first round
-    layers: str = "global"  # global: one bound for the whole update | uniform: C / sqrt(H) | dim: C sqrt(d_h / sum d)
+    # global: one bound for the whole update | uniform: C / sqrt(H) | dim: C sqrt(d_h / sum d)
+    layers: str = one_of(("global", "uniform", "dim"))
     quantile: Fraction = 0.5  # adaptive: the share of clients whose updates are not clipped
     step: Positive = 0.2  # adaptive: the learning rate of the logarithm of a bound
     count_noise: Positive | None = None  # adaptive: deviation of the noise in a count, in clients; null: cohort / 20
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.kind not in ("fixed", "adaptive"):
-            raise ValueError(f"clip.kind is fixed or adaptive, not {self.kind!r}")
-        if self.layers not in LAYERS:
-            raise ValueError(f"clip.layers must be one of {', '.join(LAYERS)}, not {self.layers!r}")
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from typing import TypeVar
 import pyarrow.compute as pc
 
 from fedray.core.parallel import Parallel
-from fedray.core.texts import no_file, unusable
+from fedray.core.texts import is_lfs_stub, no_file, unusable
 from fedray.data.corpora.problems import gathered, refuse
 from fedray.data.corpora.skipping import SKIP, skips
 from fedray.data.features.audio import UNMEASURED, AudioError, Shape, duration, shape
 from fedray.data.features.packed import file_of
-from fedray.data.features.recording import is_lfs_stub
 from fedray.data.manifest import Manifest, place
 
 

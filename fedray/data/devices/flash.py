@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fedray.core.texts import no_file
+from fedray.core.texts import check_is_file
 from fedray.data.devices import tables
 from fedray.data.devices.tables import Converted, Missing, Window, shown
 
@@ -94,8 +94,7 @@ def _users(path: Path) -> Iterator[tuple[str, Any]]:
         import ijson
     except ImportError as error:
         raise ValueError('--convert flash needs ijson: pip install "fedray[flash]"') from error
-    if (found := no_file(path)) not in (None, "missing"):
-        raise ValueError(f"{path} is {found}, not a file: name state_traces.json or another trace of FLASH")
+    check_is_file(path, "name state_traces.json or another trace of FLASH")
     with path.open("rb") as file:
         try:
             yield from ijson.kvitems(file, "", use_float=True, buf_size=READ)

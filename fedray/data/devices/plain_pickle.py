@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fedray.core.texts import no_file
+from fedray.core.texts import check_is_file
 
 # FedScale's largest trace has half a million devices and 15 MB. A hostile file takes about 3 GB of memory at most.
 MOST_BYTES = 1 << 28  # of a file
@@ -39,8 +39,7 @@ def read(path: Path) -> Any:
     Raises ValueError, with the file, for anything else in it, a damaged or truncated file, and a file beyond the
     limits. Raises FileNotFoundError for a missing file.
     """
-    if (found := no_file(path)) not in (None, "missing"):
-        raise ValueError(f"{path} is {found}, not a file: name a pickle")
+    check_is_file(path, "name a pickle")
     if (length := path.stat().st_size) > MOST_BYTES:
         raise ValueError(f"{path}: has {length:,} bytes, more than {MOST_BYTES:,}: split it")
     data = path.read_bytes()

@@ -10,14 +10,13 @@ from typing import Annotated
 import torch
 from torchaudio.transforms import MelSpectrogram
 
-from fedray.core.ranges import Count, Positive, Range
+from fedray.core.ranges import Count, Positive, Range, one_of
 from fedray.data.features.settings import FeatureSettings
 
 # The rounding of audio to 16 bits leaves about this power in a mel bin. Digital silence gets the same value.
 FLOOR = 1e-8
 # A waveform with a smaller root mean square is not scaled to power 1: rounding to 16 bits leaves about this much.
 SILENT = 1e-5
-NORMALISATIONS = ("mean", "mean_variance", "waveform", "none")
 
 
 @dataclass(frozen=True)
@@ -30,14 +29,10 @@ class LogMelSettings(FeatureSettings):
     hop_ms: Positive = 10.0  # distance between two frames
     # mean | mean_variance, per utterance and bin | waveform: scaled to mean 0 and power 1 before the transform, so that
     # the stationary part of a spectrum, such as a hum, stays | none
-    normalise: str = "mean"
+    normalise: str = one_of(("mean", "mean_variance", "waveform", "none"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.normalise not in NORMALISATIONS:
-            raise ValueError(
-                f"features.normalise: {self.normalise!r} is not known; choose one of {', '.join(NORMALISATIONS)}"
-            )
         for name in ("window_ms", "hop_ms"):
             if getattr(self, name) * self.sample_rate < 2 * 1000:
                 raise ValueError(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from fedray.core.texts import no_file
+from fedray.core.texts import is_lfs_stub, no_file
 from fedray.data.features.packed import packed_bytes
 from fedray.data.features.streams import streams_of
 from fedray.data.features.streams.stream import Stream
@@ -245,9 +245,3 @@ def _why_not_audio(path: Path, message: str) -> str:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return f"cannot be read as audio: {message}"
-
-
-def is_lfs_stub(path: str | Path) -> bool:
-    """Whether the file is a Git LFS pointer: the few lines that a clone without Git LFS holds in place of the file."""
-    with open(path, "rb") as file:
-        return file.read(23) == b"version https://git-lfs"

@@ -109,9 +109,6 @@ def split_by_speakers(
     names, codes = _codes(manifest, "speaker")
     if len(names) < 2:
         raise ValueError(f"{setting}: a division by speakers needs two speakers or more; the manifest has {len(names)}")
-    for name, part in (("share", share), ("utterances", utterances)):
-        if part is not None and not 0 < part < 1:
-            raise ValueError(f"{setting}: {name} must be a share between 0 and 1, not {part}")
     sizes = _seconds(manifest, codes, len(names)) if utterances is None else np.bincount(codes, minlength=len(names))
     order = (
         np.argsort(-sizes, kind="stable")

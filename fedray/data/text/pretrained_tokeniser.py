@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedray.data.text.languages import SPACELESS
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -62,4 +62,4 @@ class PretrainedTokeniser:
     def save(self, folder: Path) -> None:
         """Write tokenizer.json."""
         path = Path(folder) / "tokenizer.json"
-        write_atomically(path, lambda temporary: temporary.write_text(self.described, encoding="utf-8"))
+        write_whole(path, self.described)

@@ -12,7 +12,7 @@ from pathlib import Path
 import sentencepiece
 
 from fedray.core.texts import read_text
-from fedray.storage.files import write_atomically
+from fedray.storage.files import write_whole
 
 BLANK = "<blank>"
 SPACE = "<space>"  # a space in tokens.txt: editors would strip a line of one space
@@ -74,7 +74,7 @@ class Characters:
         """Write tokens.txt: one token on each line, `<blank>` first, `<space>` for the space."""
         lines = [SPACE if token == " " else token for token in self.tokens]
         text = "".join(f"{line}\n" for line in lines)
-        write_atomically(Path(folder) / "tokens.txt", lambda path: path.write_text(text, encoding="utf-8"))
+        write_whole(Path(folder) / "tokens.txt", text)
 
     @classmethod
     def load(cls, path: Path) -> Characters:
@@ -166,7 +166,7 @@ class SentencePiece:
 
     def save(self, folder: Path) -> None:
         """Write tokeniser.model."""
-        write_atomically(Path(folder) / "tokeniser.model", lambda path: path.write_bytes(self.proto))
+        write_whole(Path(folder) / "tokeniser.model", self.proto)
 
     @classmethod
     def load(cls, path: Path) -> SentencePiece:

@@ -70,10 +70,10 @@ class ClientActor:
         self.gpus, self.driver, self.run_folder = gpus, driver, scratch(run)
         temporary.sweep()  # files that killed actors left on this machine
         holder = Holder(self.run_folder / f"held-{os.getpid()}", hold)
-        self.place = Workplace(program, tuple(program.algorithm.layers()), assets, holder, self._progress())
+        self.workplace = Workplace(program, tuple(program.algorithm.layers()), assets, holder, self._progress())
         if driver is not None:
-            self.place.spread = Spread(driver, self.place.init_parts)
-        self._signs = Signs(self._alive, self.place.progress)
+            self.workplace.spread = Spread(driver, self.workplace.init_parts)
+        self._signs = Signs(self._alive, self.workplace.progress)
 
     def ping(self, folder: str | None) -> Answer:
         """Answer once this actor can work.
@@ -86,9 +86,9 @@ class ClientActor:
                     f"Ray counts {ray.get_gpu_ids()} as this actor's GPUs, but torch finds none: "
                     "set engine.gpus_per_client=0"
                 )
-            self.place.device = gpu.take(self.gpus)  # Ray shows this process only the GPU that it reserves
+            self.workplace.device = gpu.take(self.gpus)  # Ray shows this process only the GPU that it reserves
         node = ray.get_runtime_context().get_node_id()
-        answer = Answer(node, self.place.device, os.getpid(), oom_kills())
+        answer = Answer(node, self.workplace.device, os.getpid(), oom_kills())
         if folder is None:
             return answer
         self._probe(open_storage(folder), node)
@@ -104,7 +104,7 @@ class ClientActor:
                 "--out on a shared folder or an object store, to which all have access"
             ) from error
         try:
-            data = self.place.program.data
+            data = self.workplace.program.data
             data.load(data.client_ids()[0])
         except Exception as error:
             raise RunError(
@@ -116,7 +116,7 @@ class ClientActor:
         """Run a job on its inputs. Doomed: this actor must end (out of memory, a broken GPU context)."""
         try:
             with heard_by(self._signs):
-                return job.run(self.place, *inputs)
+                return job.run(self.workplace, *inputs)
         except Exception as error:
             if (doomed := doom(error)) is not None:
                 raise doomed from error
@@ -124,7 +124,7 @@ class ClientActor:
 
     def clear(self) -> None:
         """Remove this actor's files from the machine's disk."""
-        self.place.holder.clear()
+        self.workplace.holder.clear()
         temporary.sweep()
         for kind in ("lane_*", "client_*"):  # markers of this machine's clients, which the driver no longer reads
             for marker in self.run_folder.glob(kind):

@@ -11,6 +11,7 @@ from typing import Any
 import ray
 
 from fedray.core.types import RunError
+from fedray.core.words import counted
 from fedray.engine.actors.actor import Answer
 from fedray.engine.actors.ray_deaths import DEATHS, death_of, eviction, uncoloured
 from fedray.engine.cluster.nodes import is_alive, kill_on, kills_in, read_on
@@ -173,7 +174,7 @@ class Crew:
             self.size -= 1
             self._warn(
                 f"a client actor died and is not replaced: {death.why}. Memory ran out {self._short} times, so the run "
-                f"continues with {self.size} actor{'s' * (self.size > 1)} and the same bits: set "
+                f"continues with {counted(self.size, 'actor')} and the same bits: set "
                 f"engine.actors={self.size} for such runs"
             )
             return death

@@ -68,15 +68,15 @@ class Flights(Generic[Key, Result]):
 
         `slots`: those that have an actor now. `nodes`: those with idle actors.
         """
-        found = None
+        elsewhere = None
         for key in self.waiting:
             job = self.jobs[key]
             if _may(actor, job, slots):
                 if job.near is None or job.near == actor.node:
                     return key
-                if found is None and job.near not in nodes:
-                    found = key
-        return found
+                if elsewhere is None and job.near not in nodes:
+                    elsewhere = key
+        return elsewhere
 
     def blocked(self, key: Key) -> bool:
         """Whether a job must wait: it must run alone, or one that must run alone is in flight."""

@@ -132,10 +132,12 @@ class Pool(Workers):
     def _lease(self, flights: Flights[Key, Result]) -> None:
         """Give idle actors the jobs in line. A job that must run alone waits until no other is in flight."""
         slots = {actor.slot for actor in self.crew.actors.values()}
+        idle = Counter(self.crew.actors[number].node for number in self.crew.idle)  # actors by node
         for number in list(self.crew.idle):
-            nodes = {self.crew.actors[other].node for other in self.crew.idle}
-            key = flights.next(self.crew.actors[number], slots, nodes)
+            actor = self.crew.actors[number]
+            key = flights.next(actor, slots, idle)
             if key is not None and not flights.blocked(key):
+                idle -= Counter([actor.node])
                 flights.waiting.remove(key)
                 reference, flight = self._send(number, key, flights.jobs[key])
                 flights.flying[reference] = flight

@@ -27,7 +27,7 @@ class SerialPool(Workers):
         self, program: Program, assets: Mapping[str, Any], device: str, progress: Callable[[int, int, str], None]
     ) -> None:
         holder, layers = Holder(Path(), math.inf), tuple(program.algorithm.layers())  # holds everything in memory
-        self.place = Workplace(program, layers, assets, holder, progress, device, raises=True)
+        self.workplace = Workplace(program, layers, assets, holder, progress, device, raises=True)
 
     def put(self, value: Any) -> Any:
         """A copy of the value. The parameters of a broadcast are read-only, as they are in the object store."""
@@ -41,8 +41,8 @@ class SerialPool(Workers):
         waiting = [*jobs.items()]
         while waiting:
             key, job = waiting.pop(0)
-            with heard_by(Signs(lambda: None, self.place.progress)):
-                result = job.unmarked().run(self.place, *job.inputs)
+            with heard_by(Signs(lambda: None, self.workplace.progress)):
+                result = job.unmarked().run(self.workplace, *job.inputs)
             waiting[:0] = take(key, result, self).items()
 
     def fetch(self, reference: Any) -> Any:

@@ -54,12 +54,12 @@ class Spread:
         patience = max(SILENT_SECONDS, SLOWER * (time.monotonic() - since))
         for turn, (number, reference) in enumerate(sent.items()):
             try:
-                found = ray.get(reference, timeout=patience)
+                computed = ray.get(reference, timeout=patience)
             except (*DEATHS, ObjectLostError, GetTimeoutError) as error:
                 self._lost[number] = _why(error, patience)
                 del self._actors[number]
-                found = self._here(params, parts[turn::turns])
-            results[turn::turns] = found
+                computed = self._here(params, parts[turn::turns])
+            results[turn::turns] = computed
         return results
 
     def _look(self) -> None:

@@ -31,28 +31,28 @@ def folders() -> dict[str, str]:
     ValueError: no folder is short enough and this user's.
     """
     usual = os.path.abspath(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())
-    place = _short(usual)
-    found = {"_temp_dir": str(_owned(place))}
-    if place != usual:
-        found["object_spilling_directory"] = str(_owned(usual))
-    _link(Path(found["_temp_dir"]))
-    return found
+    folder = _short(usual)
+    arguments = {"_temp_dir": str(_owned(folder))}
+    if folder != usual:
+        arguments["object_spilling_directory"] = str(_owned(usual))
+    _link(Path(arguments["_temp_dir"]))
+    return arguments
 
 
 def _short(usual: str) -> str:
     """The first folder in which Ray's sockets have paths that are short enough."""
     session = f"session_2026-01-01_00-00-00_000000_{os.getpid()}/sockets/plasma_store"
     reasons = []
-    for place in dict.fromkeys(filter(None, (usual, "/tmp", os.environ.get("XDG_RUNTIME_DIR")))):
-        longest = len(os.fsencode(temporary.place(place) / _name() / session))
+    for folder in dict.fromkeys(filter(None, (usual, "/tmp", os.environ.get("XDG_RUNTIME_DIR")))):
+        longest = len(os.fsencode(temporary.place(folder) / _name() / session))
         if longest <= LONGEST:
             try:
-                temporary.private(place)
-                return place
+                temporary.private(folder)
+                return folder
             except (OSError, RunError) as error:
                 reasons.append(str(error))
         else:
-            reasons.append(f"{place} is {longest - LONGEST} bytes too long")
+            reasons.append(f"{folder} is {longest - LONGEST} bytes too long")
     raise ValueError(
         f"Ray needs a temporary folder that is this user's and has a short path, since the path of a socket has at "
         f"most {LONGEST} bytes ({'; '.join(reasons)}): set TMPDIR, or RAY_TMPDIR for Ray alone, to such a folder"

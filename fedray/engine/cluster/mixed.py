@@ -88,16 +88,16 @@ class Nodes:
         return other
 
     def _other(self, software: Mapping[str, str]) -> list[str]:
-        found = []
+        differences = []
         for name in {**self.wanted, **software}:
             here, there = self.wanted.get(name), software.get(name)
             if here == there:
                 continue
             if name == "code":
-                found.append("other code of fedray")
+                differences.append("other code of fedray")
             else:
-                found.append(f"{name} {there or 'not installed'} instead of {here or 'none'}")
-        return found
+                differences.append(f"{name} {there or 'not installed'} instead of {here or 'none'}")
+        return differences
 
     def _kinds(self, name: str) -> str:
         """The kinds of processor or GPU, each with its nodes; "": all nodes have the same."""
@@ -112,6 +112,6 @@ class Nodes:
 
 def _gpu() -> str:
     told = NVIDIA.read_text(encoding="utf-8") if NVIDIA.exists() else ""
-    found = re.search(r"Module.*?(\d+\.[\d.]+)", told)
-    driver = f", driver {found.group(1)}" if found else ""
+    version = re.search(r"Module.*?(\d+\.[\d.]+)", told)
+    driver = f", driver {version.group(1)}" if version else ""
     return f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}{driver}"

@@ -23,6 +23,7 @@ from ray.util import (
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from fedray.core.words import counted
 from fedray.engine.cluster.resources import Share
 from fedray.engine.settings import EngineSettings
 
@@ -58,7 +59,7 @@ class Reserved:
         if self.group is None or not self.own or (mine := placement_group_table(self.group))["state"] == "CREATED":
             return False
         looked = _Looked.now()
-        return bool(looked.trials or looked.held.keys() - {_place(mine["name"])})
+        return bool(looked.trials or looked.held.keys() - {_folder(mine["name"])})
 
     def release(self) -> None:
         """Give the bundles back, which kills the actors in them."""
@@ -72,22 +73,22 @@ def bundle(group: PlacementGroup | None, index: int) -> Any:
     return None if group is None else PlacementGroupSchedulingStrategy(group, index)
 
 
-def name_of(place: str) -> str:
+def name_of(folder: str) -> str:
     """The name, in `NAMESPACE`, of a run folder's driver (`RunFolder.place`). A cluster has at most one such actor."""
-    return f"{DRIVER} {place}"
+    return f"{DRIVER} {folder}"
 
 
 def reserve(
-    place: str, share: Share, engine: EngineSettings, check: Callable[[], None], say: Callable[[str], None]
+    folder: str, share: Share, engine: EngineSettings, check: Callable[[], None], say: Callable[[str], None]
 ) -> Reserved:
     """Reserve the share, or with `engine.actors: auto` what is free of it; waits while there is no room.
 
-    `place`: of the run folder. `check` raises an error if the user wants the run to end. `say` receives what the run
+    `folder`: the run folder. `check` raises an error if the user wants the run to end. `say` receives what the run
     waits for.
     """
     if not share.cpus and not share.gpus:
         return Reserved(share)
-    whole, seconds, said = _ask(place, share), FIRST_SECONDS, ""
+    whole, seconds, said = _ask(folder, share), FIRST_SECONDS, ""
     looked, still = None, 0  # looks since which nothing has become free or taken
     try:
         while not whole.wait(seconds):
@@ -96,13 +97,13 @@ def reserve(
             if before is None:
                 continue  # what is free now may be free for a moment
             still = still + 1 if before.room == looked.room else 0
-            if place in looked.held or (looked.fit(share) >= share.actors and still < LOOKS):
+            if folder in looked.held or (looked.fit(share) >= share.actors and still < LOOKS):
                 continue  # reserved by now, or within seconds: Ray is slow to see what others have left
-            if still and (found := _smaller(place, share, engine, whole)) is not None:
+            if still and (found := _smaller(folder, share, engine, whole)) is not None:
                 remove_placement_group(whole)
                 say(_less(found.share, share))
                 return found
-            if (words := looked.words(place, share)) != said:
+            if (words := looked.words(folder, share)) != said:
                 said = words
                 say(words)
         return Reserved(share, whole, own=True)
@@ -111,23 +112,23 @@ def reserve(
         raise
 
 
-def grown(place: str, reserved: Reserved, slot: int, wanted: int) -> tuple[Reserved, int]:
+def grown(folder: str, reserved: Reserved, slot: int, wanted: int) -> tuple[Reserved, int]:
     """Reserve what is free now for further actors, at most `wanted`, from a slot on; returns for how many."""
     share = reserved.share
     if wanted <= 0 or not reserved.own:
         return reserved, 0
     for actors in _halves(min(wanted, _Looked.now().fit(share))):
-        group = _ask(place, replace(share, actors=actors))
+        group = _ask(folder, replace(share, actors=actors))
         if group.wait(LOOK_SECONDS):
             return replace(reserved, joined=(*reserved.joined, (slot, group))), actors
         remove_placement_group(group)
     return reserved, 0
 
 
-def release(place: str) -> None:
+def release(folder: str) -> None:
     """Remove the groups of a run folder whose driver was killed: Ray keeps them as long as the driver's job lives."""
     for group in placement_group_table().values():
-        if group["state"] != "REMOVED" and _place(group["name"]) == place:
+        if group["state"] != "REMOVED" and _folder(group["name"]) == folder:
             with suppress(ValueError):  # from Ray: removed in the meantime, or of another job, which removes it
                 remove_placement_group(get_placement_group(group["name"]))
 
@@ -136,10 +137,10 @@ def in_the_way(node: str, cpus: float) -> str:
     """The fedray runs that leave no core of a node with so many, in words; "" if they leave one."""
     held: dict[str, float] = {}
     for group in placement_group_table().values():
-        if group["state"] == "CREATED" and (place := _place(group["name"])) is not None:
+        if group["state"] == "CREATED" and (folder := _folder(group["name"])) is not None:
             here = [at for at, where in group["bundles_to_node_id"].items() if where == node]
-            held[place] = sum(group["bundles"][at].get("CPU", 0.0) for at in here)
-    return _names([place for place, has in held.items() if has]) if cpus - sum(held.values()) < 1 else ""
+            held[folder] = sum(group["bundles"][at].get("CPU", 0.0) for at in here)
+    return _names([folder for folder, has in held.items() if has]) if cpus - sum(held.values()) < 1 else ""
 
 
 def standing() -> str:
@@ -161,18 +162,18 @@ def trials_waiting(bundles: Sequence[Mapping[str, float]]) -> tuple[int, str]:
     return waiting, f"{_amount(each)} each: {'; '.join(_Looked.now().holders(mine)) or 'Ray has no room now'}"
 
 
-def _ask(place: str, share: Share) -> PlacementGroup:
+def _ask(folder: str, share: Share) -> PlacementGroup:
     one = {"CPU": share.cpus, "GPU": share.gpus}
     bundles = [{name: amount for name, amount in one.items() if amount} for _ in range(share.actors)]
-    return placement_group(bundles, strategy="PACK", name=f"{GROUP} {place} {uuid.uuid4().hex[:8]}")
+    return placement_group(bundles, strategy="PACK", name=f"{GROUP} {folder} {uuid.uuid4().hex[:8]}")
 
 
-def _place(name: str) -> str | None:
+def _folder(name: str) -> str | None:
     """The run folder in the name of a group; None: not a run's group."""
     return name.removeprefix(f"{GROUP} ").rpartition(" ")[0] if name.startswith(f"{GROUP} ") else None
 
 
-def _smaller(place: str, share: Share, engine: EngineSettings, whole: PlacementGroup) -> Reserved | None:
+def _smaller(folder: str, share: Share, engine: EngineSettings, whole: PlacementGroup) -> Reserved | None:
     """Less than the share, if the settings allow it and it is free now. Bits do not depend on it."""
     slim = share if engine.cpus_per_client != "auto" else replace(share, cpus=min(1.0, share.cpus))  # one thread each
     fit = min(share.actors, _Looked.now().fit(slim))
@@ -180,10 +181,10 @@ def _smaller(place: str, share: Share, engine: EngineSettings, whole: PlacementG
     if engine.actors == "auto" and engine.placement == "pooled":
         counts += _halves(min(fit, share.actors - 1))
     for actors in counts:
-        found = replace(slim, actors=actors)
-        group = _ask(place, found)
+        less = replace(slim, actors=actors)
+        group = _ask(folder, less)
         if group.wait(LOOK_SECONDS):
-            return Reserved(found, group, own=True)
+            return Reserved(less, group, own=True)
         remove_placement_group(group)  # there is room in all, but not on one node, or another run was faster
         if whole.wait(0):
             return None
@@ -196,10 +197,12 @@ def _halves(count: int) -> Iterator[int]:
         count //= 2
 
 
-def _less(found: Share, share: Share) -> str:
-    if found.actors == share.actors:
-        return f"others hold cores: each client actor reserves {_count(found.cpus, 'core')}, not {share.cpus:g}"
-    return f"{found.actors} of {share.actors} client actors find room beside others; the bits are the same"
+def _less(less: Share, share: Share) -> str:
+    if less.actors == share.actors:
+        return (
+            f"others hold cores: each client actor reserves {counted(round(less.cpus, 2), 'core')}, not {share.cpus:g}"
+        )
+    return f"{less.actors} of {share.actors} client actors find room beside others; the bits are the same"
 
 
 @dataclass(frozen=True)
@@ -218,16 +221,16 @@ class _Looked:
         waiting: list[str] = []
         gone: list[str] = []
         for group in placement_group_table().values():
-            if (place := _place(group["name"])) is None:
+            if (folder := _folder(group["name"])) is None:
                 continue
             if group["state"] in ("CREATED", "RESCHEDULING"):  # the second: some bundles were lost with a node
                 each = group["bundles"].values()
-                held[place] = {name: sum(one.get(name, 0.0) for one in each) for name in ("CPU", "GPU")}
+                held[folder] = {name: sum(one.get(name, 0.0) for one in each) for name in ("CPU", "GPU")}
             else:
-                (gone if group["state"] == "REMOVED" else waiting).append(place)
+                (gone if group["state"] == "REMOVED" else waiting).append(folder)
         names = [one["name"] or "" for one in list_named_actors(all_namespaces=True) if one["namespace"] == NAMESPACE]
         drivers = [name.removeprefix(f"{DRIVER} ") for name in names if name.startswith(f"{DRIVER} ")]
-        trials = [place for place in drivers if place not in (*held, *waiting, *gone)]
+        trials = [folder for folder in drivers if folder not in (*held, *waiting, *gone)]
         return cls(ray.cluster_resources(), ray.available_resources(), held, sorted({*waiting} - {*held}), trials)
 
     @property
@@ -240,7 +243,7 @@ class _Looked:
         wants = {"CPU": share.cpus, "GPU": share.gpus}
         return min(int((self.free.get(name, 0.0) + 1e-6) // each) for name, each in wants.items() if each)
 
-    def words(self, place: str, share: Share) -> str:
+    def words(self, folder: str, share: Share) -> str:
         """What a run waits for, and who holds it."""
         missing, one = share.actors - self.fit(share), share.actors == 1
         what = "the client actor" if one else f"{share.actors} client actors"
@@ -250,17 +253,17 @@ class _Looked:
             text = f"waiting for room for {what}"
         else:
             text = f"waiting for room for {missing} of {what}"
-        gpus = f" and {_count(share.gpus, 'GPU')}" if share.gpus else ""
-        others = [other for other in self.waiting if other != place]
+        gpus = f" and {counted(round(share.gpus, 2), 'GPU')}" if share.gpus else ""
+        others = [other for other in self.waiting if other != folder]
         also = [f"{_names(others)} {'wait' if len(others) > 1 else 'waits'} too"] if others else []
-        each = f"{text} ({_count(share.cpus, 'core')}{gpus}{'' if one else ' each'})"
+        each = f"{text} ({counted(round(share.cpus, 2), 'core')}{gpus}{'' if one else ' each'})"
         return f"{each}: {'; '.join([*self.holders(), *also]) or 'nobody holds it, but Ray has no such room now'}"
 
     def holders(self, mine: Mapping[str, float] = NOTHING) -> list[str]:
         """Who holds how much besides `mine`, in words."""
-        found = [f"run {place} holds {_amount(has)}" for place, has in list(self.held.items())[:NAMED]]
+        words = [f"run {folder} holds {_amount(has)}" for folder, has in list(self.held.items())[:NAMED]]
         if len(self.held) > NAMED:
-            found.append(f"{len(self.held) - NAMED} more runs hold cores")
+            words.append(f"{len(self.held) - NAMED} more runs hold cores")
         rest = {
             name: self.all.get(name, 0.0)
             - self.free.get(name, 0.0)
@@ -270,20 +273,18 @@ class _Looked:
         if max(rest.values()) > TRACE:
             trials = [] if any(mine.values()) else self.trials  # else some of them are those that ask
             who = _names(trials) if trials else "others"
-            found.append(f"{who} {'holds' if len(trials) == 1 else 'hold'} {_amount(rest)}")
-        return found
+            words.append(f"{who} {'holds' if len(trials) == 1 else 'hold'} {_amount(rest)}")
+        return words
 
 
-def _names(places: list[str]) -> str:
-    shown = [f"run {place}" for place in places[:NAMED]]
-    shown += [f"{len(places) - NAMED} more"] if len(places) > NAMED else []
+def _names(folders: list[str]) -> str:
+    shown = [f"run {folder}" for folder in folders[:NAMED]]
+    shown += [f"{len(folders) - NAMED} more"] if len(folders) > NAMED else []
     return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else shown[0]
 
 
 def _amount(has: dict[str, float]) -> str:
-    parts = [_count(has[name], what) for name, what in (("CPU", "core"), ("GPU", "GPU")) if has[name] > TRACE]
+    parts = [
+        counted(round(has[name], 2), what) for name, what in (("CPU", "core"), ("GPU", "GPU")) if has[name] > TRACE
+    ]
     return " and ".join(parts)
-
-
-def _count(number: float, what: str) -> str:
-    return f"{round(number, 2):g} {what}{'' if round(number, 2) == 1 else 's'}"

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fedray.core.words import counted
 from fedray.engine.settings import EngineSettings
 
 DRIVER_CPUS = 0.01  # that a run leaves free on its node, and that the driver of a trial books
@@ -128,8 +129,8 @@ def _gpus(settings: EngineSettings, nodes: Sequence[Node], jobs: int | None) -> 
     gpus = _units("gpus_per_client", settings.gpus_per_client)
     if gpus and not most:
         raise ValueError(
-            f"engine.gpus_per_client asks for {_count(gpus / UNIT, 'GPU')} an actor, but Ray sees none: set it to 0 or "
-            "auto"
+            f"engine.gpus_per_client asks for {counted(gpus / UNIT, 'GPU')} an actor, but Ray sees none: set it to 0 "
+            "or auto"
         )
     return gpus
 
@@ -213,25 +214,21 @@ def _check_places(
         count = sum(math.floor(node.gpus) for node in nodes)
         smaller = UNIT // math.ceil(actors / count) / UNIT
         raise ValueError(
-            f"{name} with engine.gpus_per_client={gpus / UNIT:g}: only {_count(places(0), 'actor')} would fit on "
-            f"{_count(count, 'GPU')}: lower one of the two (gpus_per_client={smaller:g} would do){pooled}"
+            f"{name} with engine.gpus_per_client={gpus / UNIT:g}: only {counted(places(0), 'actor')} would fit on "
+            f"{counted(count, 'GPU')}: lower one of the two (gpus_per_client={smaller:g} would do){pooled}"
         )
     each = f"engine.cpus_per_client={cpus / UNIT:g}" + (f" and gpus_per_client={gpus / UNIT:g}" if gpus else "")
     raise ValueError(
-        f"{name} with {each} needs {actors * cpus / UNIT:g} cores, but only {_count(places(cpus), 'actor')} would "
+        f"{name} with {each} needs {actors * cpus / UNIT:g} cores, but only {counted(places(cpus), 'actor')} would "
         f"fit beside the driver ({_words(nodes)}): lower one of the two{pooled}"
     )
-
-
-def _count(number: float, what: str) -> str:
-    return f"{number:g} {what}" + ("" if number == 1 else "s")
 
 
 def _words(nodes: Sequence[Node]) -> str:
     """A description of the nodes with the size of the largest: an actor runs on one node."""
     cpus, gpus = [node.cpus for node in nodes], [node.gpus for node in nodes]
     if len(nodes) == 1:
-        return _count(cpus[0], "core") + (f" and {_count(gpus[0], 'GPU')}" if gpus[0] else "")
-    most = _count(max(cpus), "core") + (f" and {_count(max(gpus), 'GPU')}" if any(gpus) else "")
-    total = f"{len(nodes)} nodes with {_count(sum(cpus), 'core')} in all"
+        return counted(cpus[0], "core") + (f" and {counted(gpus[0], 'GPU')}" if gpus[0] else "")
+    most = counted(max(cpus), "core") + (f" and {counted(max(gpus), 'GPU')}" if any(gpus) else "")
+    total = f"{len(nodes)} nodes with {counted(sum(cpus), 'core')} in all"
     return f"{total}; a node has {most} at most, and an actor must fit on one node"

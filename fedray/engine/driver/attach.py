@@ -71,8 +71,8 @@ def _check_owner(folder: RunFolder, address: str) -> None:
     if folder.root is None:
         return
     file = folder.root / ATTACH
-    found = file.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & stat.S_IWOTH:
+    status = file.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
         raise ValueError(
             f"{file} is not a file that this user alone can write: set RAY_ADDRESS={address} if you trust the Ray there"
         )
@@ -218,11 +218,11 @@ def _is_here(address: str) -> bool:
     """Whether an address, host:port, belongs to this machine: only then can a socket be bound to it here."""
     host = address.rpartition(":")[0].strip("[]")
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
+        family, kind, protocol, _, endpoint = socket.getaddrinfo(
             host, 0, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
         )[0]
         with socket.socket(family, kind, protocol) as probe:
-            probe.bind(place)
+            probe.bind(endpoint)
     except OSError:
         return False
     return True

@@ -24,6 +24,7 @@ from ray.util.placement_group import PlacementGroup
 
 from fedray.core import malloc
 from fedray.core.types import RunError
+from fedray.core.words import counted
 from fedray.engine.actors.actor import Answer, ClientActor
 from fedray.engine.actors.crew import Start
 from fedray.engine.actors.hangs import Hangs
@@ -260,7 +261,7 @@ class Driver:
         if count:
             self._known = there
             self.folder.write_text("probe/driver", self.folder.place)
-            self._say(f"{count} more client actor{'s' * (count > 1)} on nodes that have joined")
+            self._say(f"{counted(count, 'more client actor')} on nodes that have joined")
         return count
 
     def _start_pool(self, run: str) -> Pool:
@@ -268,16 +269,15 @@ class Driver:
         program = ray.put(self.assignment.program)
         assets = ray.put(dict(self.assignment.assets))
         hold, dedicated = engine.hold_gb * 1e9, engine.placement == "dedicated"
-        self._known = alive()
-        several = len(self._known) > 1
-        if several:
+        self._known, folder = alive(), None
+        if len(self._known) > 1:
+            folder = str(self.assignment.folder)
             self.folder.write_text("probe/driver", self.folder.place)
 
         def make(slot: int) -> Any:
             return self._client_actor(slot, program, assets, share.gpus, hold, dedicated, run)
 
-        self._say(f"starting {share.actors} client actor{'s' * (share.actors > 1)}")
-        folder = str(self.assignment.folder) if several else None
+        self._say(f"starting {counted(share.actors, 'client actor')}")
         remedy = f"; `fedray stop {quote(self.folder.place)}` ends the run"
         hangs = Hangs(engine.hang_warning_s, self._warn, remedy, engine.deadline)
         start = Start(self._compared(), self._reserved.taken, self._check, self._room, str(self.assignment.folder))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, starmap
 from typing import Any
 
 from fedray.core.types import ServerState
-from fedray.engine.jobs.work import Program
 from fedray.engine.lane import personal
-from fedray.engine.round.plan import Plan
 from fedray.engine.round.records import failure_rows, formula, summary
 from fedray.engine.round.rounds import Rounds
 from fedray.engine.telemetry.watches import Stopwatch
@@ -20,21 +18,14 @@ from fedray.runs.folder import Progress, RunFolder, write_clients
 class Ending:
     """What a run does after its last round."""
 
-    def __init__(
-        self,
-        name: str,
-        program: Program,
-        plan: Plan,
-        folder: RunFolder,
-        note: Callable[[str, dict[str, Any]], None],
-        failures: FailuresTable,
-    ) -> None:
-        self.name, self.plan, self.folder, self.note, self.failures = name, plan, folder, note, failures
-        self.algorithm, self.splits = program.algorithm, list(program.data.splits())
+    def __init__(self, name: str, folder: RunFolder, rounds: Rounds, failures: FailuresTable) -> None:
+        self.name, self.folder, self.rounds, self.failures = name, folder, rounds, failures
+        self.plan, self.algorithm, self.note = rounds.plan, rounds.algorithm, rounds.note
+        self.splits = list(rounds.program.data.splits())
 
-    def end(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
+    def end(self, progress: Progress) -> dict[str, Any]:
         """Score the initial and the best model on every split, write results and tables; returns results.json."""
-        watch = Stopwatch()
+        watch, rounds = Stopwatch(), self.rounds
         self.note("phase", {"text": "final evaluation"})
         best = int(progress.best["round"]) if progress.best else progress.round
         results: dict[str, Any] = {"name": self.name, "rounds": progress.round}
@@ -58,7 +49,7 @@ class Ending:
         self.folder.write_table("predictions.tsv", chain.from_iterable(starmap(predictions, models.items())))
         if self.plan.evaluation.personal_final and self.algorithm.overrides("evaluate_personal"):
             before = watch()
-            results["personal"] = self._personal(rounds, progress)
+            results["personal"] = self._personal(progress)
             results["time/personal_s"] = watch() - before
         self.folder.export("clients.parquet", lambda path: write_clients(progress.clients, path))
         results |= summary(progress) | formula(self.algorithm, progress)
@@ -73,14 +64,14 @@ class Ending:
         self.folder.write_json("results.json", results)  # last: a run that has it is finished
         return results
 
-    def _personal(self, rounds: Rounds, progress: Progress) -> dict[str, Any]:
+    def _personal(self, progress: Progress) -> dict[str, Any]:
         """Score the personal models of all clients that ever took part; returns plain means over the clients.
 
         Writes personal.tsv, and with `evaluation.personal_predictions` also personal_predictions.tsv. Clients get the
         last round's broadcast: those that train again for their score use its learning rate. The next may be 0.
         """
         clients = [(name, record.state) for name, record in sorted(progress.clients.items()) if record.rounds]
-        last, asked = progress.round - 1, self.plan.evaluation
+        last, asked, rounds = progress.round - 1, self.plan.evaluation, self.rounds
         what = "scoring the clients' personal models"
         scored = rounds.again(lambda: personal.evaluate_all(
             rounds.pool, clients, last, rounds.put(progress.state, last).clients, self.splits,
@@ -94,5 +85,5 @@ class Ending:
         self.folder.write_table("personal.tsv", rows)
         if asked.personal_predictions:
             self.folder.write_table("personal_predictions.tsv", personal.predictions(scored))
-        found = {"round": progress.round, "clients": len(scored) - len(failures)}
-        return found | personal.summary(rows, self.splits)
+        means = {"round": progress.round, "clients": len(scored) - len(failures)}
+        return means | personal.summary(rows, self.splits)

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 
@@ -63,9 +63,7 @@ class Interrupts:
             self._handled.enter_context(_handled(signal.SIGINT, self._add))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._handled.close()
 
     def error(self, words: str) -> KeyboardInterrupt:

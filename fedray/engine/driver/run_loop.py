@@ -87,7 +87,7 @@ class RunLoop:
         if not self._over(progress):
             return self.stopped()
         progress.totals["killed"] = progress.totals.get("killed", 0) + self._killed(pool)
-        return Ending(self.name, self.program, self.plan, self.folder, self.note, self.failures).end(rounds, progress)
+        return Ending(self.name, self.folder, rounds, self.failures).end(progress)
 
     def round(self, pool: Pool, rounds: Rounds, progress: Progress, scalars: Scalars) -> Progress:
         """Run one round, record it, and commit it with a checkpoint if one is due."""
@@ -148,8 +148,8 @@ class RunLoop:
             self.note("phase", {"text": f"continuing after round {progress.round}"})
             return progress
         self.note("phase", {"text": "initial model"})
-        state, found = rounds.again(lambda: pool.run({0: Init()}))[0]
-        self.gauges.cached("init", int(found), 1)
+        state, cached = rounds.again(lambda: pool.run({0: Init()}))[0]
+        self.gauges.cached("init", int(cached), 1)
         progress = Progress(state)
         rounds.start(progress.state)
         if self.plan.engine.prepare == "all" and self.algorithm.overrides("client_prepare"):
@@ -180,8 +180,8 @@ class RunLoop:
         self.folder.append(LEFT_OUT, rows)
         if self.plan.evaluation.client_reports:
             self.folder.append(REPORTS, reports(outcome, round))
-        for table, found in outcome.tables.items():
-            self.folder.append(table, found)
+        for table, added in outcome.tables.items():
+            self.folder.append(table, added)
 
     def _score(self, rounds: Rounds, after: Progress) -> Evaluation | None:
         """The scores on dev after this round; None: they are not due."""
@@ -207,7 +207,7 @@ class RunLoop:
         return turn or last or best or self.wish() is not Wish.NOT_YET
 
     def _count_prepared(self, lanes: Collection[LaneResult]) -> None:
-        self.gauges.cached("prepared", sum(lane.found for lane in lanes), sum(len(lane.prepared) for lane in lanes))
+        self.gauges.cached("prepared", sum(lane.cached for lane in lanes), sum(len(lane.prepared) for lane in lanes))
 
     def _write_scalars(self, scalars: Scalars, values: Mapping[str, Any], step: int) -> None:
         self.tracking.log(scalars.write(values, step), step)

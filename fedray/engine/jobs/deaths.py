@@ -40,12 +40,12 @@ class Doomed(Exception):
 
 def doom(error: BaseException) -> Doomed | None:
     """The `Doomed` error for an error that an actor cannot survive; None: the actor can continue."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, Doomed):
-            return found
-        said = f"{type(found).__name__}: {found}"[:300]
-        match exhausted(found):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, Doomed):
+            return cause
+        said = f"{type(cause).__name__}: {cause}"[:300]
+        match exhausted(cause):
             case "memory":
                 return Doomed(Death(Cause.MEMORY, f"it ran out of memory ({said}): lower engine.actors to use less"))
             case "gpu memory":
@@ -56,5 +56,5 @@ def doom(error: BaseException) -> Doomed | None:
                 return Doomed(Death(Cause.GPU_MEMORY, why))
             case "gpu":
                 return Doomed(Death(Cause.GPU, f"its GPU context is broken ({said})"))
-        found = found.__cause__
+        cause = cause.__cause__
     return None

@@ -99,15 +99,15 @@ class Holder:
                 self._lock = temporary.own(self.folder)
             with self._path.open("ab") as file:
                 file.write(np.ascontiguousarray(delta, np.float32).data)
-        place = Spilled(self._spilled, self._spilled + delta.size)
-        self._spilled = place.stop
-        return place
+        span = Spilled(self._spilled, self._spilled + delta.size)
+        self._spilled = span.stop
+        return span
 
-    def _read(self, place: Spilled) -> Vector:
-        if self._file is None or len(self._file) < place.stop:
+    def _read(self, span: Spilled) -> Vector:
+        if self._file is None or len(self._file) < span.stop:
             with local_disk(self.folder):
                 self._file = np.memmap(self._path, dtype=np.float32, mode="r")
-        return self._file[place.start : place.stop]
+        return self._file[span.start : span.stop]
 
 
 class DedicatedStates:

@@ -61,7 +61,7 @@ class Job(ABC, Generic[Result_co]):
     near: str | None = field(default=None, kw_only=True)  # the node that should run it, if an actor there is idle
 
     @abstractmethod
-    def run(self, place: Workplace, *inputs: Any) -> Result_co:
+    def run(self, workplace: Workplace, *inputs: Any) -> Result_co:
         """Run the job on an actor."""
 
     @property
@@ -116,11 +116,9 @@ class Workers(Protocol):
     @property
     def size(self) -> int:
         """The number of jobs that can run at the same time."""
-        ...
 
     def put(self, value: Any) -> Reference:
         """Put a value where jobs find it, as an input of several jobs."""
-        ...
 
     def run(
         self, jobs: Mapping[Key, Job[Result]], on_result: Callable[[int], None] = lambda done: None
@@ -141,23 +139,18 @@ class Workers(Protocol):
 
     def each(self, jobs: Mapping[Key, Job[Result]], take: Taker[Key, Result]) -> None:
         """Run all jobs, and those that `take` returns for each result and the worker that gave it."""
-        ...
 
     def fetch(self, reference: Reference) -> Any:
         """The value behind a reference."""
-        ...
 
     def neighbours(self, jobs: int) -> list[str | None]:
         """The node that each of so many jobs should run on; None: any."""
-        ...
 
     def lives(self, number: int | None) -> bool:
         """Whether the actor of this number lives."""
-        ...
 
     def nodes_alive(self) -> set[str]:
         """The nodes that are alive."""
-        ...
 
 
 @final
@@ -165,8 +158,8 @@ class Workers(Protocol):
 class Init(Job[tuple[ServerState, bool]]):
     """Make (the state that the first round starts from, whether theta_0 was in the cache)."""
 
-    def run(self, place: Workplace) -> tuple[ServerState, bool]:
-        return work.init(place.program, lambda: replace(place.server(None), spread=place.spread))
+    def run(self, workplace: Workplace) -> tuple[ServerState, bool]:
+        return work.init(workplace.program, lambda: replace(workplace.server(None), spread=workplace.spread))
 
 
 @final
@@ -176,8 +169,8 @@ class InitPart(Job[list[Any]]):
 
     parts: tuple[Any, ...]
 
-    def run(self, place: Workplace, params: Vector) -> list[Any]:
-        return place.init_parts(params, self.parts)
+    def run(self, workplace: Workplace, params: Vector) -> list[Any]:
+        return workplace.init_parts(params, self.parts)
 
 
 @final
@@ -187,13 +180,13 @@ class ServerTrain(Job[Update | None]):
 
     round: int
 
-    def run(self, place: Workplace, broadcast: Broadcast) -> Update | None:
-        algorithm, received = place.program.algorithm, place.receive(broadcast, self.round)
-        update = algorithm.server_train(place.server(self.round), received)
+    def run(self, workplace: Workplace, broadcast: Broadcast) -> Update | None:
+        algorithm, received = workplace.program.algorithm, workplace.receive(broadcast, self.round)
+        update = algorithm.server_train(workplace.server(self.round), received)
         assert update is None or not update.vectors, "the server's vectors belong in ServerState.extra"
         if update is not None:
             try:
-                check_update(update, sizes(place.layers, broadcast))
+                check_update(update, sizes(workplace.layers, broadcast))
             except ValueError as error:
                 raise RunError(f"{type(algorithm).__name__}.server_train: {error}") from error
         return update
@@ -206,8 +199,8 @@ class ServerFinish(Job[ServerState]):
 
     round: int
 
-    def run(self, place: Workplace, state: ServerState) -> ServerState:
-        return place.program.algorithm.server_finish(place.server(self.round), state)
+    def run(self, workplace: Workplace, state: ServerState) -> ServerState:
+        return workplace.program.algorithm.server_finish(workplace.server(self.round), state)
 
 
 @final
@@ -225,6 +218,6 @@ class Evaluate(Job[Evaluation]):
     def kind(self) -> str:
         return f"Evaluate {self.split}{' finally' * self.final}"  # beam search takes far longer
 
-    def run(self, place: Workplace, broadcast: Broadcast) -> Evaluation:
-        received = place.receive(broadcast, self.round)
-        return work.evaluate(place.program, self.split, self.shard, self.shards, received, self.final)
+    def run(self, workplace: Workplace, broadcast: Broadcast) -> Evaluation:
+        received = workplace.receive(broadcast, self.round)
+        return work.evaluate(workplace.program, self.split, self.shard, self.shards, received, self.final)

@@ -50,8 +50,8 @@ def check_state(state: ServerState, method: str, size: int | None = None) -> Non
     except ValueError as error:
         raise RunError(f"{method}: {error}") from error
     if size is not None and state.params.size != size:
-        found = f"{state.params.size:,} parameters, the one before {size:,}"
-        raise RunError(f"{method}: the server's new state has {found}")
+        sizes = f"{state.params.size:,} parameters, the one before {size:,}"
+        raise RunError(f"{method}: the server's new state has {sizes}")
     for name, numbers in (("params", state.params), *_arrays(state.extra, "extra")):
         if not finite(numbers):
             raise RunError(

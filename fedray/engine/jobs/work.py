@@ -110,8 +110,8 @@ def server(
 
 def init(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:
     """Make (the state that the first round starts from, whether theta_0 was in the cache)."""
-    theta_0, found = _theta_0(program, make_server)
-    return program.algorithm.begin(theta_0, derive(program.seed, "server", "begin")), found
+    theta_0, cached = _theta_0(program, make_server)
+    return program.algorithm.begin(theta_0, derive(program.seed, "server", "begin")), cached
 
 
 def _theta_0(program: Program, make_server: Callable[[], Server]) -> tuple[ServerState, bool]:

@@ -132,9 +132,9 @@ class HeldAggregation(Aggregation[Kind_co]):
         if not packing.size:  # nothing to compare: all clients count
             return Aggregate(NOTHING, float(len(reports)), packing=packing)
         holders = {number: holder for number, holder in enumerate(lanes.holders) if counted[number]}
-        found = self.combine(HeldUpdates(pool, lanes.round, holders, reports, packing, packing.layers(layers)))
-        found.left_out |= _without_weight(lanes, layers, lambda report: not _votes(report))
-        return found
+        aggregate = self.combine(HeldUpdates(pool, lanes.round, holders, reports, packing, packing.layers(layers)))
+        aggregate.left_out |= _without_weight(lanes, layers, lambda report: not _votes(report))
+        return aggregate
 
     @abstractmethod
     def combine(self, held: HeldUpdates) -> Aggregate:
@@ -188,18 +188,18 @@ def aggregation_of(strategy: Strategy) -> Aggregation[Strategy]:
 
 def common_packing(lanes: Sequence[LaneResult]) -> Packing | None:
     """The packing of all updates of these lanes; None if no client succeeded. RunError: updates differ in size."""
-    found = list(dict.fromkeys(lane.packing for lane in lanes if lane.packing is not None))
-    if len(found) > 1:
-        raise RunError(f"clients sent updates of {' and updates of '.join(map(str, found))}: they have no mean")
-    return found[0] if found else None
+    packings = list(dict.fromkeys(lane.packing for lane in lanes if lane.packing is not None))
+    if len(packings) > 1:
+        raise RunError(f"clients sent updates of {' and updates of '.join(map(str, packings))}: they have no mean")
+    return packings[0] if packings else None
 
 
 def _without_weight(
-    lanes: TrainedLanes, layers: Sequence[Layer], found: Callable[[Mapping[str, float]], bool]
+    lanes: TrainedLanes, layers: Sequence[Layer], weightless: Callable[[Mapping[str, float]], bool]
 ) -> dict[str, list[str]]:
     """The clients whose reports have no weight, each with all layers."""
     names = list(dict.fromkeys(layer.name for layer in layers))
-    return {client: names for lane in lanes.results for client, report in lane.reports.items() if found(report)}
+    return {client: names for lane in lanes.results for client, report in lane.reports.items() if weightless(report)}
 
 
 def _votes(report: Mapping[str, float]) -> bool:

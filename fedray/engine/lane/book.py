@@ -31,27 +31,27 @@ class LaneBook:
     """The records of a lane in training. A failed client is recorded with its traceback; the lane continues."""
 
     def __init__(
-        self, place: Workplace, lane: Lane, received: Received, first: Received | None, allowed: Sequence[int] = ()
+        self, workplace: Workplace, lane: Lane, received: Received, first: Received | None, allowed: Sequence[int] = ()
     ) -> None:
         """`allowed`: the lengths of a client's delta."""
-        self.program, self.lane, self.received, self.first = place.program, lane, received, first
-        self._raises = place.raises
+        self.program, self.lane, self.received, self.first = workplace.program, lane, received, first
+        self._raises = workplace.raises
         self.allowed = allowed
         self.result = LaneResult()
         self.closed = False
         self._left = iter(lane.clients)
         self._out: list[tuple[Client, State | None]] = []  # in training, with the states prepared for them just now
         self._since = time.perf_counter()  # when the current phase began
-        self._uplink = Uplink(place.program, lane, received)
-        self._outgoing = outgoing(lane, place.program.algorithm, place.layers)
+        self._uplink = Uplink(workplace.program, lane, received)
+        self._outgoing = outgoing(lane, workplace.program.algorithm, workplace.layers)
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
 
     @classmethod
-    def of(cls, place: Workplace, lane: Lane, broadcast: Broadcast, first: Broadcast | None) -> Self:
+    def of(cls, workplace: Workplace, lane: Lane, broadcast: Broadcast, first: Broadcast | None) -> Self:
         """The book of a lane that trains from a broadcast. `first`: that of round 0, if clients prepare."""
-        received = replace(place.receive(broadcast, lane.trains_from), together=lane.together)
-        before = None if first is None else place.receive(first, 0)
-        return cls(place, lane, received, before, sizes(place.layers, broadcast))
+        received = replace(workplace.receive(broadcast, lane.trains_from), together=lane.together)
+        before = None if first is None else workplace.receive(first, 0)
+        return cls(workplace, lane, received, before, sizes(workplace.layers, broadcast))
 
     def clients(self) -> Iterator[Client]:
         """The lane's clients with data, seed and state. A client that cannot be hydrated is recorded as failed."""
@@ -131,11 +131,11 @@ class LaneBook:
         client = self._uplink.admit(hydrate(self.program, name, written, lane.trains_from, lane.work.get(name, 1.0)))
         self._lap("hydrate")
         if written is None and self.first is not None and self.program.algorithm.overrides("client_prepare"):
-            prepared, found = prepare(self.program, client, self.first)
+            prepared, cached = prepare(self.program, client, self.first)
             if prepared is not None:
                 client = replace(client, state=prepared)
                 self.result.prepared.append(name)
-                self.result.found += found
+                self.result.cached += cached
             self._lap("prepare")
         seed_all(client.seed)
         return client, prepared
@@ -182,5 +182,5 @@ class LaneBook:
         data = self._dev | {split: part for split, part in parts.items() if part is not None}
         scores = personal.score(self.program, client, self.received, data)
         self._lap("personal")
-        found = (scored.metrics.renamed("" if split == "dev" else f"{split}_") for split, scored in scores.items())
-        return personal.one_vote(reduce(add, found, Metrics()))
+        metrics = (scored.metrics.renamed("" if split == "dev" else f"{split}_") for split, scored in scores.items())
+        return personal.one_vote(reduce(add, metrics, Metrics()))

@@ -31,8 +31,8 @@ class ProbeLane(Job[dict[str, Mapping[str, float]]]):
     lane: int
     packing: Packing
 
-    def run(self, place: Workplace, mean: Vector) -> dict[str, Mapping[str, float]]:
-        layers, updates = self.packing.layers(place.layers), place.holder.updates(self.round, self.lane)
+    def run(self, workplace: Workplace, mean: Vector) -> dict[str, Mapping[str, float]]:
+        layers, updates = self.packing.layers(workplace.layers), workplace.holder.updates(self.round, self.lane)
         return {client: dict(self.strategy.probe(update, mean, layers)) for client, update in updates.items()}
 
 
@@ -50,9 +50,9 @@ class FoldLane(Job[Any]):
     def keeps(self) -> bool:
         return self.kept
 
-    def run(self, place: Workplace, weights: Weights) -> LayeredSum | tuple[LayeredSum, None]:
-        total = LayeredSum(self.packing.layers(place.layers))
-        for client, update in place.holder.updates(self.round, self.lane).items():
+    def run(self, workplace: Workplace, weights: Weights) -> LayeredSum | tuple[LayeredSum, None]:
+        total = LayeredSum(self.packing.layers(workplace.layers))
+        for client, update in workplace.holder.updates(self.round, self.lane).items():
             if client in weights:
                 total.add(update, weights[client])
         return (total, None) if self.kept else total
@@ -72,8 +72,8 @@ class ReadBlock(Job[tuple[Reference, None]]):
     def keeps(self) -> bool:
         return True
 
-    def run(self, place: Workplace) -> tuple[Vector, None]:
-        updates = place.holder.updates(self.round, self.lane)
+    def run(self, workplace: Workplace) -> tuple[Vector, None]:
+        updates = workplace.holder.updates(self.round, self.lane)
         return np.stack([update[self.start : self.stop] for update in updates.values()]), None
 
 
@@ -84,7 +84,7 @@ class CombineBlock(Job[Vector]):
 
     strategy: Coordinatewise
 
-    def run(self, place: Workplace, *lanes: Vector) -> Vector:
+    def run(self, workplace: Workplace, *lanes: Vector) -> Vector:
         return self.strategy.combine(np.concatenate(lanes))
 
 
@@ -93,7 +93,7 @@ class CombineBlock(Job[Vector]):
 class MeasureBlock(Job[Distances]):
     """The squared distances between all updates within a block, [clients, clients]."""
 
-    def run(self, place: Workplace, *lanes: Vector) -> Distances:
+    def run(self, workplace: Workplace, *lanes: Vector) -> Distances:
         return squared_distances(np.concatenate(lanes))
 
 

@@ -143,7 +143,7 @@ class LaneResult:
     failures: list[Failure] = field(default_factory=list)
     written: dict[str, Written] = field(default_factory=dict)  # client -> its new state, which survives a power loss
     prepared: list[str] = field(default_factory=list)  # clients whose first state was made or found
-    found: int = 0  # of these, states that were in the cache
+    cached: int = 0  # of these, states that were in the cache
     packing: Packing | None = None  # of each update; None: no client succeeded
     counted: int = 0  # clients whose updates have a weight
     clipped: npt.NDArray[np.int64] | None = None  # private: for each group, clients whose updates were scaled down
@@ -157,7 +157,7 @@ class LaneResult:
         self.failures += other.failures
         self.written |= other.written
         self.prepared += other.prepared
-        self.found += other.found
+        self.cached += other.cached
         self.packing = self.packing or other.packing
         self.counted += other.counted
         if other.clipped is not None:

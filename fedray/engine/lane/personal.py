@@ -39,8 +39,8 @@ def score(program: Program, client: Client, received: Received, data: Mapping[st
     seed_all(seed)
     # An algorithm that repeats the client's training repeats the share of it that the client had time for.
     received = replace(received, work=client.work)
-    found = program.algorithm.evaluate_personal(replace(client, seed=seed), received, data, final)
-    return found if final else {split: Evaluation(scores.metrics) for split, scores in found.items()}
+    scores = program.algorithm.evaluate_personal(replace(client, seed=seed), received, data, final)
+    return scores if final else {split: Evaluation(one.metrics) for split, one in scores.items()}
 
 
 def one_vote(scores: Metrics) -> Metrics:
@@ -76,8 +76,8 @@ class EvaluatePersonal(Job[list[Scored]]):
     def after_death(self, node: str, death: Death, warn: Callable[[str], None]) -> Self:
         return replace(self, deaths=self.deaths + 1)
 
-    def run(self, place: Workplace, broadcast: Broadcast) -> list[Scored]:
-        program, received = place.program, place.receive(broadcast, self.round)
+    def run(self, workplace: Workplace, broadcast: Broadcast) -> list[Scored]:
+        program, received = workplace.program, workplace.receive(broadcast, self.round)
         shared = {split: part(program, split, self.utterances) for split in self.splits}
         return [self._score(program, name, written, received, shared) for name, written in self.clients]
 
@@ -126,18 +126,18 @@ def evaluate_all(
 def table(scored: Sequence[Scored]) -> list[dict[str, Any]]:
     """The rows of personal.tsv: one for each client and split."""
     return [
-        {"client": one.client, "split": split, **found.metrics}
+        {"client": one.client, "split": split, **evaluation.metrics}
         for one in scored
         if one.failure is None
-        for split, found in one.scores.items()
+        for split, evaluation in one.scores.items()
     ]
 
 
 def predictions(scored: Sequence[Scored]) -> Iterator[dict[str, Any]]:
     """The rows of personal_predictions.tsv: one for each client, split and utterance."""
     for one in scored:
-        for split, found in one.scores.items():
-            yield from ({"client": one.client, "split": split, **row} for row in found.predictions)
+        for split, evaluation in one.scores.items():
+            yield from ({"client": one.client, "split": split, **row} for row in evaluation.predictions)
 
 
 def summary(rows: Sequence[Mapping[str, Any]], splits: Sequence[str]) -> dict[str, float]:

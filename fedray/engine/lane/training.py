@@ -50,11 +50,12 @@ class TrainLane(LaneJob[LaneResult]):
     """Train a lane's clients. Their updates are summed, or held if the strategy must see the whole cohort."""
 
     def run(
-        self, place: Workplace, broadcast: Broadcast, first: Broadcast | None, take: Take | None = None
+        self, workplace: Workplace, broadcast: Broadcast, first: Broadcast | None, take: Take | None = None
     ) -> LaneResult:
         """`first`: the broadcast of round 0, if clients prepare. `take`: takes the updates instead of this actor."""
-        algorithm, book = place.program.algorithm, LaneBook.of(place, self.lane, broadcast, first)
-        take = take or aggregation_of(algorithm.strategy).taker(self.lane, place.holder, book.result.partial.updates)
+        algorithm, book = workplace.program.algorithm, LaneBook.of(workplace, self.lane, broadcast, first)
+        total = book.result.partial.updates
+        take = take or aggregation_of(algorithm.strategy).taker(self.lane, workplace.holder, total)
         while not book.closed:
             # An error ends the iterator and fails the clients in training; the algorithm is called again for the rest.
             with book.blaming_clients():
@@ -74,8 +75,10 @@ class TrainKept(LaneJob[tuple[Reference, LaneResult]]):
     def keeps(self) -> bool:
         return True
 
-    def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast | None) -> tuple[WeightedSum, LaneResult]:
-        result = TrainLane(self.lane).run(place, broadcast, first)
+    def run(
+        self, workplace: Workplace, broadcast: Broadcast, first: Broadcast | None
+    ) -> tuple[WeightedSum, LaneResult]:
+        result = TrainLane(self.lane).run(workplace, broadcast, first)
         total, result.partial.updates = result.partial.updates, WeightedSum()
         return total, result
 
@@ -92,10 +95,10 @@ class TrainClient(LaneJob[tuple[Reference, LaneResult]]):
     def keeps(self) -> bool:
         return True
 
-    def run(self, place: Workplace, broadcast: Broadcast, first: Broadcast | None) -> tuple[Updates, LaneResult]:
+    def run(self, workplace: Workplace, broadcast: Broadcast, first: Broadcast | None) -> tuple[Updates, LaneResult]:
         updates: Updates = []
         result = TrainLane(self.lane).run(
-            place, broadcast, first, lambda client, update, log_weight: updates.append((update, log_weight))
+            workplace, broadcast, first, lambda client, update, log_weight: updates.append((update, log_weight))
         )
         return updates, result
 
@@ -115,9 +118,9 @@ class GatherLane(Job[Any]):
     def keeps(self) -> bool:
         return self.kept
 
-    def run(self, place: Workplace, *clients: Updates) -> WeightedSum | tuple[WeightedSum, None]:
+    def run(self, workplace: Workplace, *clients: Updates) -> WeightedSum | tuple[WeightedSum, None]:
         total = WeightedSum()
-        take = aggregation_of(place.program.algorithm.strategy).taker(self.lane, place.holder, total)
+        take = aggregation_of(workplace.program.algorithm.strategy).taker(self.lane, workplace.holder, total)
         for (client, _), updates in zip(self.lane.clients, clients, strict=True):
             for update, log_weight in updates:
                 take(client, update, log_weight)
@@ -129,10 +132,10 @@ class GatherLane(Job[Any]):
 class PrepareLane(LaneJob[LaneResult]):
     """Prepare clients without training them. Their states become version 0."""
 
-    def run(self, place: Workplace, first: Broadcast) -> LaneResult:
-        received = place.receive(first, 0)
-        book = LaneBook(place, self.lane, received, received)
+    def run(self, workplace: Workplace, first: Broadcast) -> LaneResult:
+        received = workplace.receive(first, 0)
+        book = LaneBook(workplace, self.lane, received, received)
         for client in book.clients():
             if client.state is not None:
-                book.result.written[client.id] = place.program.states.save(client.id, 0, client.state)
+                book.result.written[client.id] = workplace.program.states.save(client.id, 0, client.state)
         return book.finished()

@@ -58,7 +58,7 @@ class Merge(Job[tuple[Reference, None]]):
     def keeps(self) -> bool:
         return True
 
-    def run(self, place: Workplace, first: Sum, *others: Sum) -> tuple[Sum, None]:
+    def run(self, workplace: Workplace, first: Sum, *others: Sum) -> tuple[Sum, None]:
         for other in others:
             first.merge(other)
         return first, None
@@ -78,10 +78,10 @@ class Tree(Generic[S]):
     def total(self, pool: Workers) -> tuple[S | None, int]:
         """The sum of all lanes (None: none has one), and the bytes that came to the driver. Lost: a node has died."""
         root = self._sums.get(Spot(len(self._widths) - 1, 0))
-        found: S | None = pool.fetch(root.reference) if isinstance(root, Kept) else root
-        if isinstance(root, Kept) and found is not None:
-            self.bytes += _bytes(found)
-        return found, self.bytes
+        total: S | None = pool.fetch(root.reference) if isinstance(root, Kept) else root
+        if isinstance(root, Kept) and total is not None:
+            self.bytes += _bytes(total)
+        return total, self.bytes
 
     def then(self, key: Any, result: Any, worker: Worker) -> dict[Any, Merge]:
         """Add what a job returned to the pool: the sum of the lane `key`, or of a `Spot`."""

@@ -32,14 +32,14 @@ class Judge(Job[dict[str, float]]):
     shards: int
     round: int
 
-    def run(self, place: Workplace, broadcast: Broadcast) -> dict[str, float]:
-        algorithm, received = place.program.algorithm, place.receive(broadcast, self.round)
-        data = cast(AuditedData, place.program.data)
-        found = {}
+    def run(self, workplace: Workplace, broadcast: Broadcast) -> dict[str, float]:
+        algorithm, received = workplace.program.algorithm, workplace.receive(broadcast, self.round)
+        data = cast(AuditedData, workplace.program.data)
+        losses = {}
         for name in list(data.candidates)[self.shard :: self.shards]:
-            seed_all(place.program.seed, "audit", name)
-            found[name] = float(np.mean(algorithm.losses(data.judged(name), received)))
-        return found
+            seed_all(workplace.program.seed, "audit", name)
+            losses[name] = float(np.mean(algorithm.losses(data.judged(name), received)))
+        return losses
 
 
 class Audited(Option):
@@ -112,7 +112,7 @@ def _losses(rounds: Rounds, state: ServerState, round: int) -> dict[str, float]:
         jobs = {shard: Judge(shard, shards, round, inputs=(reference,)) for shard in range(shards)}
         return {name: loss for part in rounds.pool.run(jobs).values() for name, loss in part.items()}
 
-    found = rounds.again(work)
-    if not all(map(math.isfinite, found.values())):
+    losses = rounds.again(work)
+    if not all(map(math.isfinite, losses.values())):
         raise RunError("audit: the loss of a candidate is not finite: the model has diverged, lower learning rates")
-    return found
+    return losses

@@ -12,12 +12,12 @@ from fedray.engine.round.rounds import Rounds
 
 def chosen(rounds: Rounds) -> list[Option]:
     """The options of a run's rounds. An audit's canaries are in the sum before it is released with noise."""
-    plan, found = rounds.plan, list[Option]()
+    plan, options = rounds.plan, list[Option]()
     private = None if plan.privacy is None else PrivateRounds(plan.privacy, rounds.layers, rounds.program.seed)
     if isinstance(plan.audit, Audit):
-        found.append(Audited(plan.audit, rounds, private))
+        options.append(Audited(plan.audit, rounds, private))
     if private is not None:
-        found.append(private)
+        options.append(private)
     if plan.clock is not None:
-        found.append(VirtualRounds(plan.clock, rounds))
-    return found
+        options.append(VirtualRounds(plan.clock, rounds))
+    return options

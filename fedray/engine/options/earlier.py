@@ -56,10 +56,10 @@ class EarlierModels:
         """Read the models that a checkpoint names. RunError: one is missing or damaged."""
         constant = newest.params[newest.params.size - newest.constant :]
         for model, written in models.items():
-            found = self._states.load(MODELS, written)
-            params = np.concatenate([found["params"], constant])
+            saved = self._states.load(MODELS, written)
+            params = np.concatenate([saved["params"], constant])
             self._broadcasts[model] = replace(
-                newest, params=params, settings=dict(found["settings"]), vectors=dict(found["vectors"])
+                newest, params=params, settings=dict(saved["settings"]), vectors=dict(saved["vectors"])
             )
 
     def _write(self, model: int) -> Written:

@@ -111,8 +111,8 @@ class PrivateRounds(Option):
 
     def _guarantee(self, progress: Progress) -> Guarantee | None:
         """The account for the noise that the run adds, the noise of its first round."""
-        found = self.mechanism.guarantee
-        return None if found is None else found.of_noise(self._mechanism(progress).noise)
+        account = self.mechanism.guarantee
+        return None if account is None else account.of_noise(self._mechanism(progress).noise)
 
     def _spent(self, progress: Progress) -> dict[str, float]:
         """Epsilon after this round, as a column of the round's row; {} if it is infinite."""

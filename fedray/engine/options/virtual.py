@@ -98,10 +98,10 @@ class VirtualRounds(Option):
         """Add the round's row and trips, and keep the clock's state and the models of clients under way."""
         draw = outcome.draw
         assert isinstance(draw, Arrivals)
-        step, place = draw.step, {self.ids[trip.client]: trip.client for trip in draw.step.arrived}
-        reports = {place[client]: report for lane in outcome.lanes for client, report in lane.reports.items()}
+        step, numbers = draw.step, {self.ids[trip.client]: trip.client for trip in draw.step.arrived}
+        reports = {numbers[client]: report for lane in outcome.lanes for client, report in lane.reports.items()}
         state = self.clock.heard(draw.state, step, reports)
-        failed = {place[failure.client] for failure in outcome.failures}
+        failed = {numbers[failure.client] for failure in outcome.failures}
         trips = [self._trip(trip, step, failed) for trip in sorted(step.decided())]
         totals = {name: progress.totals.get(name, 0.0) for name in TOTALS}
         for trip in trips:

@@ -83,8 +83,8 @@ def formula(algorithm: Algorithm, progress: Progress) -> dict[str, float]:
     if not algorithm.overrides("formula_bytes"):
         return {}
     updates = [client.rounds for client in progress.clients.values() if client.rounds]
-    found = algorithm.formula_bytes(len(updates), sum(updates))
-    return {} if found is None else {"traffic/formula_bytes": found}
+    formula = algorithm.formula_bytes(len(updates), sum(updates))
+    return {} if formula is None else {"traffic/formula_bytes": formula}
 
 
 def reports(outcome: Outcome, round: int) -> list[dict[str, Any]]:

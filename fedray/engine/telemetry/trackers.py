@@ -17,6 +17,8 @@ from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from fedray.core.ranges import Ranged, one_of
+
 ANSWER_SECONDS = 5.0  # for a server to accept a connection
 FOLDER = "wandb"  # of Weights & Biases, in a run folder
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # MLflow's pages then show training runs, not chats
@@ -41,11 +43,9 @@ class Tracked(Protocol):
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Add finite numbers of a round."""
-        ...
 
     def close(self, status: str, results: Mapping[str, float], files: Path) -> None:
         """End the run with its results and the files in a folder. `status`: finished | stopped | failed."""
-        ...
 
 
 class Tracker(Protocol):
@@ -56,11 +56,9 @@ class Tracker(Protocol):
 
         ValueError: the package is missing, or the settings are not usable.
         """
-        ...
 
     def open(self, card: Card, id: str | None, folder: Path) -> Tracked | None:
         """Begin a run, or continue the run `id`. `folder`: a local folder for files. None: nothing is tracked."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -139,18 +137,18 @@ MOST_PARAMS, MOST_METRICS, MOST_CHARACTERS = 100, 1000, 6000  # MLflow's limits 
 def _experiment(client: Any, settings: MLflow) -> str:
     from mlflow.exceptions import MlflowException
 
-    found = client.get_experiment_by_name(settings.experiment)
-    if found is None:
+    experiment = client.get_experiment_by_name(settings.experiment)
+    if experiment is None:
         # Files go next to the database; by default MLflow would put them into each process's working folder.
         database = (settings.uri or "").removeprefix("sqlite:///")
-        place = Path(database).parent / "mlartifacts" / settings.experiment if database.startswith("/") else None
+        artifacts = Path(database).parent / "mlartifacts" / settings.experiment if database.startswith("/") else None
         try:
-            return str(client.create_experiment(settings.experiment, place.as_uri() if place else None, KIND))
+            return str(client.create_experiment(settings.experiment, artifacts.as_uri() if artifacts else None, KIND))
         except MlflowException:  # another run has just made it, or the tracker says below what is wrong
-            found = client.get_experiment_by_name(settings.experiment)
-            if found is None:
+            experiment = client.get_experiment_by_name(settings.experiment)
+            if experiment is None:
                 raise
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 def _name(key: str) -> str:
@@ -159,16 +157,12 @@ def _name(key: str) -> str:
 
 
 @dataclass(frozen=True)
-class WandB:
+class WandB(Ranged):
     """Weights & Biases."""
 
     project: str = "fedray"  # project of Weights & Biases that gets the run
     entity: str | None = None  # user or team that owns the project; null: the default of the account
-    mode: str = "offline"  # offline: files in the run folder, for `wandb sync` | online
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("offline", "online"):
-            raise ValueError(f"mode is offline or online, not {self.mode!r}")
+    mode: str = one_of(("offline", "online"))  # offline: files in the run folder, for `wandb sync` | online
 
     def checked(self, base: Path) -> Self:
         _check_package("wandb", "wandb")

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from matplotlib.transforms import ScaledTranslation
 
+from fedray.core.ranges import is_number
 from fedray.report import canvas
 from fedray.report.canvas import COLOURS, GREY, INK, WIDTH
 from fedray.report.comparison import Comparison
@@ -56,7 +57,7 @@ def trend(figure: Trend, comparison: Comparison) -> Canvas:
         value = group.runs[0].settings.get(figure.key)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not is_number(value):
             raise ValueError(f"a trend needs numbers: {figure.key} is {shown(value)} in {group.label}")
         if scores := group.values(metric):
             point = value * (100 if figure.percent else 1), [scaled(score, metric) for score in scores]
@@ -126,7 +127,7 @@ def scatter(figure: Scatter, comparison: Comparison) -> Canvas:
 def _numbers(runs: list[Run], key: str) -> list[float] | None:
     """The runs' values of a key; None if one is not a number."""
     values = [run.settings[key] for run in runs]
-    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
+    if not all(map(is_number, values)):
         return None
     return values
 

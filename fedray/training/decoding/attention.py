@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from fedray.core.pulse import long_work
-from fedray.models.language_model import LanguageModel
 from fedray.models.steps import Steps, WholePrefixes
 from fedray.training.decoding.hypotheses import Found, search
 from fedray.training.decoding.scorers import CTC, Fused, Scorer
-from fedray.training.decoding.search import BLANK, DecodeSettings, Hypothesis, Search
+from fedray.training.decoding.search import BLANK, Hypothesis, Search
 from fedray.training.recognisers import Recogniser, teacher_forced
 
 
@@ -32,15 +31,6 @@ class AttentionSearch(Search):
     """
 
     reads = "states"
-
-    def __init__(
-        self,
-        settings: DecodeSettings,
-        decode: Callable[[Sequence[int]], str],
-        language_model: LanguageModel | None = None,
-    ) -> None:
-        super().__init__(settings, decode)
-        self.language_model = language_model if settings.lm_weight else None
 
     @torch.no_grad()
     def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
@@ -103,16 +93,16 @@ def steps_of(model: Recogniser, hidden: Tensor, lengths: Tensor, beam: int) -> S
     return WholePrefixes(model.decode, hidden, lengths, beam)
 
 
-def without_commands(model: Recogniser, hidden: Tensor, lengths: Tensor, found: Sequence[Found]) -> list[Found]:
+def without_commands(model: Recogniser, hidden: Tensor, lengths: Tensor, hypotheses: Sequence[Found]) -> list[Found]:
     """The texts without blanks and start tokens, which a decoder that has learnt little may emit, scored anew."""
     commands = {model.bos, BLANK} if hasattr(model, "ctc_head") else {model.bos}
-    texts = [[token for token in one.tokens if token not in commands] for one in found]
-    changed = [place for place, one in enumerate(found) if one.tokens != texts[place]]
-    results = list(found)
+    texts = [[token for token in one.tokens if token not in commands] for one in hypotheses]
+    changed = [row for row, one in enumerate(hypotheses) if one.tokens != texts[row]]
+    results = list(hypotheses)
     if changed:
-        log_probs = decoder_log_probs(model, hidden[changed], lengths[changed], [texts[place] for place in changed])
-        for place, log_prob in zip(changed, log_probs, strict=True):
-            results[place] = Found(texts[place], found[place].score, log_prob)
+        log_probs = decoder_log_probs(model, hidden[changed], lengths[changed], [texts[row] for row in changed])
+        for row, log_prob in zip(changed, log_probs, strict=True):
+            results[row] = Found(texts[row], hypotheses[row].score, log_prob)
     return results
 
 

@@ -31,15 +31,7 @@ WIDENINGS = 3  # how often the beam may double while no hypothesis of a lexicon 
 class BeamSearch(Search):
     """CTC prefix beam search, with a language model if there is one."""
 
-    def __init__(
-        self,
-        settings: DecodeSettings,
-        decode: Callable[[Sequence[int]], str],
-        language_model: LanguageModel | None = None,
-    ) -> None:
-        super().__init__(settings, decode)
-        self.language_model = language_model if settings.lm_weight else None
-        self.lexicon: Lexicon | None = None
+    lexicon: Lexicon | None = None
 
     def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:
         return self(model.ctc(hidden), lengths)

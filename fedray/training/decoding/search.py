@@ -11,18 +11,18 @@ import torch
 from speechbrain.dataio.dataio import length_to_mask
 from torch import Tensor
 
-from fedray.core.ranges import Amount, Count, Positive, Ranged, Share
+from fedray.core.ranges import Amount, Count, Positive, Ranged, Share, one_of
+from fedray.models.language_model import LanguageModel
 from fedray.training.recognisers import Recogniser
 
 BLANK = 0
-SEARCHES = ("greedy", "ctc", "lexicon", "attention")
 
 
 @dataclass(frozen=True)
 class DecodeSettings(Ranged):
     """A search and its options."""
 
-    search: str = "ctc"  # greedy | ctc | lexicon | attention
+    search: str = one_of(("greedy", "ctc", "lexicon", "attention"), "ctc")  # greedy | ctc | lexicon | attention
     beam: Count = 8  # hypotheses that a beam search keeps
     lm_weight: Amount = 0.5  # weight of the language model's log-probability; 0: no language model
     token_bonus: float = 0.5  # natural log units added for each token; no effect without a language model or weight
@@ -39,8 +39,6 @@ class DecodeSettings(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.search not in SEARCHES:
-            raise ValueError(f"decode.search={self.search!r} is unknown: choose greedy, ctc, lexicon or attention")
         if self.search == "lexicon" and not self.lexicon:
             raise ValueError("decode.search=lexicon needs decode.lexicon, the list of words")
         if self.min_words > self.max_words:
@@ -81,9 +79,15 @@ class Search(ABC):
 
     reads: ClassVar[str] = "frames"  # the distribution that it searches: CTC's frames | the decoder's states
 
-    def __init__(self, settings: DecodeSettings, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(
+        self,
+        settings: DecodeSettings,
+        decode: Callable[[Sequence[int]], str],
+        language_model: LanguageModel | None = None,
+    ) -> None:
         """`decode`: token ids -> text."""
         self.settings, self.decode = settings, decode
+        self.language_model = language_model if settings.lm_weight else None
 
     @abstractmethod
     def transcribe(self, model: Recogniser, hidden: Tensor, lengths: Tensor) -> list[Hypothesis]:

@@ -85,9 +85,9 @@ def word_errors_by_setting(
         different, which = torch.unique(utterance_tokens, dim=0, return_inverse=True)
         row = different[:, 0].tolist()
         texts = task.scored(task.tokeniser.decode(tokens) for tokens in collapsed(different[:, 1:], lengths[row]))
-        counts = edit_counts([references[place] for place in row], texts)
+        counts = edit_counts([references[utterance] for utterance in row], texts)
         errors = np.array([count.errors for count in counts])[which.view(len(settings), -1)]
-        words = {place: count.length for place, count in zip(row, counts, strict=True)}
+        words = {utterance: count.length for utterance, count in zip(row, counts, strict=True)}
         yield (100.0 * errors).sum(1), sum(words.values())
 
 
@@ -100,8 +100,8 @@ def best_tokens(probabilities: Tensor, answers: Iterator[Answer], settings: Sequ
         of_memory = answer.view_as(probabilities)
         disputed = (of_memory.argmax(-1) != of_model) & (of_memory.sum(-1) > 0)
         disputed &= kind.unsure(probabilities.amax(-1))
-        chosen = torch.tensor([place for place, of_setting in enumerate(own) if of_setting == kind])
-        shares = torch.tensor([settings[place].share for place in chosen])[:, None, None]
+        chosen = torch.tensor([number for number, of_setting in enumerate(own) if of_setting == kind])
+        shares = torch.tensor([settings[number].share for number in chosen])[:, None, None]
         shares = shares * part.view_as(of_model)[disputed][:, None]
         both = shares * of_memory[disputed] + (1 - shares) * probabilities[disputed]
         best[(chosen[:, None], *disputed.nonzero(as_tuple=True))] = both.argmax(-1)

@@ -126,9 +126,9 @@ def test_clients_that_stand_first_win_ties() -> None:
 def test_settings_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match=r"buffer is 3, but only concurrency=2 clients train at once"):
         BufferedClock(2, 3)
-    with pytest.raises(ValueError, match="refill must be one of arrival, step, not 'never'"):
+    with pytest.raises(ValueError, match="refill must be arrival or step, not 'never'"):
         replace(BufferedClock(2, 2), refill="never")
-    with pytest.raises(ValueError, match="late must be one of discard, partial"):
+    with pytest.raises(ValueError, match="late must be discard or partial"):
         RoundsClock(late="wait")
     with pytest.raises(ValueError, match="late=partial needs a deadline"):
         RoundsClock(late="partial")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedray.core.parallel import Parallel
+from fedray.core.ranges import is_number
 from fedray.core.texts import opened, parsed
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble, scalar
 from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed, below
@@ -123,7 +124,7 @@ def _field(where: str, supervision: Item, key: str, option: str = "") -> str:
 
 def _seconds(where: str, item: Item, key: str) -> float:
     value = item.get(key, 0.0)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise ValueError(f"{where}: {key} must be a number of seconds, not {value!r}: correct it")
     return float(value) if abs(value) < 1e300 else math.inf  # `assemble` refuses infinity
 

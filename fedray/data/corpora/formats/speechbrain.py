@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedray.core.parallel import Parallel
+from fedray.core.ranges import Ranged, one_of
 from fedray.core.texts import parsed, read_text
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, scalar, shapes
 from fedray.data.corpora.formats.listed import Listed, below
@@ -28,7 +29,7 @@ TOLERANCE = 0.1  # seconds by which a duration may differ from its segment or it
 
 
 @dataclass(frozen=True)
-class SpeechBrain(Listed):
+class SpeechBrain(Listed, Ranged):
     """Files that end in .csv or .json. Every variable in a path ($data_root, {data_folder}, ...) means `data_root`.
 
     SpeechBrain's LibriSpeech recipe writes `reader-chapter` as spk_id: set `speaker_separator: "-"` to make the reader
@@ -40,16 +41,12 @@ class SpeechBrain(Listed):
     duration_column: str | None = "duration"  # seconds (often `length` in json); null: lengths are measured
     start_column: str = "start"  # column of a segment's start in its file; a file without it has whole recordings
     stop_column: str = "stop"  # column of a segment's end; a file without it has segments that last to the end
-    segment_unit: str = "samples"  # of starts and ends: samples | seconds
+    segment_unit: str = one_of(("samples", "seconds"))  # of starts and ends: samples | seconds
     speaker_column: str | None = "spk_id"  # column of the speaker; null: unknown, each recording counts as a speaker
     speaker_separator: str | None = None  # the speaker is the part before it; null: the whole value
     text_column: str | None = "wrd"  # column of the transcript; null: no transcripts
     label_column: str | None = None  # column of the class; null: no classes
     translation_column: str | None = None  # column of the translation; null: no translations
-
-    def __post_init__(self) -> None:
-        if self.segment_unit not in ("samples", "seconds"):
-            raise ValueError(f"segment_unit must be samples or seconds, not {self.segment_unit!r}")
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         if path.suffix not in VARIABLE:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedray.core.parallel import Parallel
-from fedray.core.ranges import Count, Positive, Ranged
+from fedray.core.ranges import Count, Positive, Ranged, is_number
 from fedray.core.texts import unusable
 from fedray.data.corpora.assembly import MOST_SECONDS, check_fetched, find_missing, unique_ids
 from fedray.data.corpora.official.held_out import cut
@@ -257,6 +257,6 @@ def _text_of(item: Mapping[str, Any], key: str, where: str) -> str:
 
 def _seconds_of(item: Mapping[str, Any], key: str, where: str) -> float:
     value = item.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise ValueError(f"{where}: {key} must be a number of seconds, not {value!r:.100}: {RESTORE}")
     return float(value)

@@ -254,7 +254,7 @@ def test_rooms_decay_by_sixty_decibels():
 
 def test_impossible_settings_are_errors(tmp_path, monkeypatch):
     for wrong, words in (
-        ({"kind": "songs"}, "data.options.kind: choose from commands, keywords, emotions, events"),
+        ({"kind": "songs"}, "kind must be one of commands, keywords, emotions, events"),
         ({"languages": ["xx"]}, "data.options.languages: choose from en, fr, it"),
         ({"words": 36}, "data.options.words: there are 35 keywords"),
         ({"held_out": 0.0}, "data.options.held_out"),

@@ -123,7 +123,7 @@ def test_clients_with_skewed_shares(tmp_path: Path, synthesiser: None) -> None: 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"kind": "moods"}, 'data.options.kind: choose from commands, keywords, emotions, events, not "moods"'),
+        ({"kind": "moods"}, "kind must be one of commands, keywords, emotions, events, not 'moods'"),
         ({"kind": "keywords", "skew": 0.0}, "skew must be above 0, not 0"),
         ({"kind": "events", "skew": 1.0}, "data.options.skew is for keywords and emotions, not events"),
     ],
