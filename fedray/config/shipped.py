@@ -53,6 +53,8 @@ def unknown(kind: str, given: str | os.PathLike[str]) -> str:
     nearest = difflib.get_close_matches(short, names, n=3, cutoff=0.5)
     nearest += [name for name in names if short in name.split("/") and name not in nearest][: 3 - len(nearest)]
     hint = f"the nearest names are {', '.join(nearest)}; " if nearest else ""
+    if Path(given).parts[:1] == ("docs",):
+        hint = "the tutorials' files are in docs/ of a clone of fedray: work in its folder; "
     what = {"configs": "configuration", "sweeps": "sweep"}[kind]
     there = f"{given} is a folder" if Path(given).is_dir() else f"there is no file {given}"
     return f"{there}, and no {what} has this name: {hint}`fedray {kind}` lists all names"

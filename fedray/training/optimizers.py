@@ -80,15 +80,17 @@ class ClientOptimizer:
             self._adam.param_groups[0]["lr"] = lr
 
     def step(self) -> None:
-        """Take one step down the gradient; the rate is constant except for `set_rate`."""
+        """Take one step down the gradient; the rate is constant except for `set_rate`. ValueError: it is not finite."""
         weights, gradient = self._flat.weights, self._flat.gradient
         if self._l2 is not None:
             gradient.addcmul_(weights, self._l2)
-        clip_gradient(self._flat, self._settings.clip)
+        norm = clip_gradient(self._flat, self._settings.clip)
         if self._adjust is not None:
             new = self._adjust(gradient, weights)
             if isinstance(new, Tensor) and new.untyped_storage().data_ptr() != gradient.untyped_storage().data_ptr():
                 raise TypeError("adjust returned a new tensor: change the gradient in place, as in gradient.add_(...)")
+            norm = None
+        check_gradient(gradient, norm)
         if self._adam is not None:
             self._adam.step()
         else:
@@ -109,8 +111,8 @@ class AdamW:
             self._adamw.load_state_dict({"state": {0: copies}, "param_groups": groups})
 
     def step(self) -> None:
-        """Take one step down the gradient, at the rate for the step's number."""
-        clip_gradient(self._flat, self._settings.clip)
+        """Take one step down the gradient, at the rate for the step's number. ValueError: it is not finite."""
+        check_gradient(self._flat.gradient, clip_gradient(self._flat, self._settings.clip))
         self._adamw.param_groups[0]["lr"] = self._settings.rate(self._done, self._steps)
         self._adamw.step()
         self._done += 1
@@ -121,12 +123,25 @@ class AdamW:
         return state
 
 
-def clip_gradient(flat: FlatModel, largest: float | None) -> None:
-    """Scale `flat.gradient` down to the Euclidean norm `largest` if its norm is larger."""
-    if largest is not None:
-        norm = float(torch.linalg.vector_norm(flat.gradient))
-        if norm > largest:
-            flat.gradient.mul_(largest / norm)
+def clip_gradient(flat: FlatModel, largest: float | None) -> float | None:
+    """Scale `flat.gradient` down to the Euclidean norm `largest` if its norm, which is returned, is larger."""
+    if largest is None:
+        return None
+    norm = float(torch.linalg.vector_norm(flat.gradient))
+    if norm > largest:
+        flat.gradient.mul_(largest / norm)
+    return norm
+
+
+def check_gradient(gradient: Tensor, norm: float | None = None) -> None:
+    """ValueError: a gradient holds NaN or infinite values, although its loss is finite. `norm`: its own, if known."""
+    # A norm may be infinite because squares overflow: only then does each number have to be looked at.
+    norm = float(torch.linalg.vector_norm(gradient)) if norm is None else norm
+    if not math.isfinite(norm) and not bool(torch.isfinite(gradient).all()):
+        raise ValueError(
+            "the training loss is finite, but its gradient holds NaN or infinite values: lower the learning rate (lr), "
+            "or look in the loss for a root, a norm or a division at zero"
+        )
 
 
 def _parameter(flat: FlatModel) -> torch.nn.Parameter:

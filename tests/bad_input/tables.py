@@ -65,7 +65,11 @@ CASES = (
     table("a header alone", HEAD + "\n", "lists no utterances"),
     table("blank lines alone", "\n\n\n", "clients.tsv"),
     table("ends of lines of old Macs", CLIENTS.replace("\n", "\r").replace("a0", "a1"), ":2", "missing"),
-    table("a mark and a missing column", "\ufeff" + CLIENTS.replace("path", "file", 1), "no column 'path'"),
+    table(
+        "a mark and a missing column",
+        "\ufeff" + CLIENTS.replace("path", "file", 1),
+        "no column 'path': set path_column in",
+    ),
     table("a missing column", CLIENTS.replace("speaker", "reader", 1), "no column 'speaker'", "path"),
     table("a missing field", CLIENTS + "c0.wav\tcid\n", ":4", "the row has 2 fields"),
     table("two columns of one name", CLIENTS.replace("seconds", "text", 1), ":1", "'text'", "two columns"),

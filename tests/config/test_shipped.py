@@ -56,6 +56,11 @@ def test_an_unknown_name_is_refused_with_the_nearest(given: str, nearest: str | 
     assert f"the nearest names are {nearest}" in message if nearest else "nearest" not in message
 
 
+def test_a_tutorial_without_its_clone_is_told_where_its_files_are() -> None:
+    with pytest.raises(ValueError, match=r"there is no file docs/.*: the tutorials' files are in docs/ of a clone of"):
+        experiment.load("docs/tutorials/words.yaml")
+
+
 def test_a_configuration_extends_a_shipped_one_by_name(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("extends: fednst/baselines/sfl\nrounds: 3\n")
     config, source = experiment.load("mine.yaml")

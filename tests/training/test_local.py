@@ -1,4 +1,4 @@
-"""Local training: the order of a step's parts."""
+"""Local training: the order of a step's parts, and gradients that are not numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedray.core.parameters import FlatModel
-from fedray.training.optimizers import ClientOptimizer, ClientSettings
+from fedray.training.optimizers import AdamW, AdamWSettings, ClientOptimizer, ClientSettings
 
 
 def given(convolution: bool = False) -> FlatModel:
@@ -41,3 +41,25 @@ def test_a_gradient_changed_elsewhere_is_refused() -> None:
         ClientOptimizer(flat, ClientSettings(lr=0.1), lambda gradient, weights: gradient + weights).step()
     ClientOptimizer(flat, ClientSettings(lr=0.1), lambda gradient, weights: gradient[:1].zero_()).step()
     assert flat.weights[0] == 1.0
+
+
+@pytest.mark.parametrize("clip", [1.0, None])
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_is_refused_at_its_step(clip: float | None, number: float) -> None:
+    flat = given()
+    flat.gradient[1] = number
+    with pytest.raises(ValueError, match="the training loss is finite, but its gradient holds NaN or infinite values"):
+        ClientOptimizer(flat, ClientSettings(lr=0.1, clip=clip)).step()
+    with pytest.raises(ValueError, match="the training loss is finite, but its gradient holds NaN or infinite values"):
+        AdamW(flat, AdamWSettings(clip=clip), 1, {}).step()
+    assert flat.weights.tolist() == [1.0, 2.0]
+    flat = given()
+    flat.gradient[1] = float("nan")
+    ClientOptimizer(flat, ClientSettings(lr=0.1), lambda gradient, _: gradient.nan_to_num_()).step()  # it is mended
+
+
+def test_a_gradient_whose_squares_overflow_is_no_error() -> None:
+    flat = given()
+    flat.gradient.mul_(1e30)
+    ClientOptimizer(flat, ClientSettings(lr=0.1, clip=1.0)).step()
+    assert flat.weights.tolist() == [1.0, 2.0]  # the norm is infinite, and clipping leaves nothing

@@ -237,14 +237,13 @@ class Audit:
         leaks: dict[int, int] = {}
         for rows in sorted(groups):
             parts = sorted({int(self.part_of[row]) for row in rows})
-            shared[
-                " and ".join(self.names[part] for part in parts) if parts[1:] else f"within {self.names[parts[0]]}"
-            ] += 1
+            names = [self.names[part] for part in parts]
+            shared[f"in {' and '.join(names)}" if names[1:] else f"within {names[0]}"] += 1
             training = [row for row in rows if self.names[self.part_of[row]] in TRAINING]
             if training:
                 leaks |= {row: training[0] for row in rows if self.names[self.part_of[row]] not in TRAINING}
         files = "all files" if len(set(paths)) <= FILES else f"{FILES:,} files"
-        counts = ", ".join(f"{count:,} in {where}" for where, count in shared.most_common(4)) or "none"
+        counts = ", ".join(f"{count:,} {where}" for where, count in shared.most_common(4)) or "none"
         problems = []
         scored = sum(name not in TRAINING for name in (self.names[part] for part in self.part_of.tolist()))
         if leaks:

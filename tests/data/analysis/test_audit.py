@@ -109,7 +109,7 @@ def test_one_recording_in_two_parts(corpus: Corpus) -> None:
 def test_one_recording_twice_in_a_part_is_told(corpus: Corpus) -> None:
     corpus.add("clients", "a-again", noise(0))
     found = corpus.audit()
-    assert not found.findings()[1] and rows_of(found)["the same audio twice"].startswith("1 in within clients")
+    assert not found.findings()[1] and rows_of(found)["the same audio twice"].startswith("1 within clients")
 
 
 def test_equal_silence_is_no_copy(corpus: Corpus) -> None:

@@ -73,7 +73,7 @@ class Tsv(Listed):
         return {name: manifest.take(indices) for name, indices in rows.items()}
 
     def _ids(self, table: Table) -> list[str]:
-        ids = table.column(self.id_column or self.path_column, "id_column")
+        ids = table.column(self.id_column or self.path_column, "id_column" if self.id_column else "path_column")
         if self.id_column is not None or self.offset_column is None or len(set(ids)) == len(ids):
             return ids
         return [f"{path}@{start}" for path, start in zip(ids, table.column(self.offset_column, None), strict=True)]
