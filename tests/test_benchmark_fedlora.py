@@ -36,7 +36,7 @@ def test_words_and_errors_by_client_and_speaker(tmp_path: Path) -> None:
 
 
 def test_a_table_has_the_plain_mean_and_the_pooled_rate(tmp_path: Path) -> None:
-    text = page(found(tmp_path), ["embedded"], error=True)
+    text = page(found(tmp_path), {"embedded": "configs/fedmem/embedded.yaml"}, error=True)
     (row,) = [line for line in text.splitlines() if line.startswith("| FedLoRA + FedMem |")]
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     assert cells[3] == "30.0", "the plain mean of 10 and 50"

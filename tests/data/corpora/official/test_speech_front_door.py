@@ -66,5 +66,7 @@ def test_a_recogniser_can_be_trained_on_it(corpus: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_rule_for_scores() -> None:
-    with pytest.raises(ValueError, match="scoring must be plain or gigaspeech or characters, not 'sclite'"):
+    with pytest.raises(
+        ValueError, match="scoring must be one of plain, gigaspeech, characters, whisper_english, not 'sclite'"
+    ):
         RecognitionSettings(scoring="sclite")
