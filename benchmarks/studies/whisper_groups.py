@@ -31,8 +31,10 @@ LONGEST = 5.0  # seconds of an utterance, and of Whisper's window
 PARTS = {"train": 8, "dev": 2, "test": 5}  # speakers of a client
 THIRDS = {"clients": (0, 1), "joining": (2,)}  # of the speakers of a group
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
+WHOLE = f"{SERVER}, windows of 30 s"
 METHODS: dict[str, list[str] | None] = {
     SERVER: None,
+    WHOLE: None,
     "C-S2T full": ["algorithm.lora.rank=0", *CENTRAL],
     "FedAvg": ["algorithm.lora.rank=0"],
     "C-S2T LoRA": CENTRAL,
@@ -52,7 +54,8 @@ ABOUT = f"""Test WER in percent for each client, without and with its memory. Cl
 on dev. Avg is the plain mean over clients, mean ± SD over seeds; pooled is the score of all clients' utterances
 together, with its 95 % interval over speakers. Transcripts have no case and no punctuation, which Whisper writes: texts
 *as they are* count both as errors, texts *without format* are compared by Whisper's rules for English
-(`whisper_english`). A run stops when dev has not improved for {PATIENCE} rounds."""
+(`whisper_english`). In windows of five seconds Whisper repeats itself before it is tuned: P-S2T is also decoded in
+windows of 30 s. A run stops when dev has not improved for {PATIENCE} rounds."""
 MEMORY = {"kind": "fedmem", "k": [4, 8, 16], "share": [0.1, 0.3, 0.5, 0.7, 0.9], "temperature": [10, 50, 100, 200]}
 
 
@@ -84,13 +87,13 @@ def drawn(seed: int, folder: Path) -> Path:
     return folder
 
 
-def common(seed: int, runs: Path, file: str = "clients") -> list[str]:
-    """The overrides that all runs of a seed share."""
+def common(seed: int, runs: Path, file: str = "clients", seconds: float | None = LONGEST) -> list[str]:
+    """The overrides that all runs of a seed share. `seconds`: of Whisper's window; None: all 30."""
     columns = {"seconds_column": "seconds", "split_column": "split", "label_column": "client"}
     options = {"train": [f"{file}.tsv"], "text_column": "transcript", "lower_case": True, **columns}
     found = {"seed": seed, "data.seed": seed, "data.corpus": "tsv", "data.options": options}
     found |= {"data.root": str(drawn(seed, runs / f"seed-{seed}" / "speech")), "data.clients": {"by": "label"}}
-    found |= {"model.seconds": LONGEST, "cohort.fraction": 1.0, "engine.lanes": 8, "engine.gpus_per_client": "auto"}
+    found |= {"model.seconds": seconds, "cohort.fraction": 1.0, "engine.lanes": 8, "engine.gpus_per_client": "auto"}
     found |= {"task.decode": {"search": "attention", "beam": 1, "ctc_weight": 0}}
     return [f"{key}={json.dumps(value)}" for key, value in found.items()]
 
@@ -136,7 +139,8 @@ def play(method: str, seed: int, place: Path, chosen: argparse.Namespace, tuned:
         found |= {"dev": [row["dev/wer"] for row in rows], "seconds": sum(row["time/round_s"] for row in rows)}
     for file in THIRDS:
         settings = [f"algorithm={json.dumps(MEMORY)}", "evaluation.personal_predictions=true", f"model.folder={folder}"]
-        study.run("configs/fedmem/whisper_small.yaml", [*common(seed, chosen.runs, file), *settings], place / file)
+        shared = common(seed, chosen.runs, file, None if method == WHOLE else LONGEST)
+        study.run("configs/fedmem/whisper_small.yaml", [*shared, *settings], place / file)
         for title, rule in RULES.items():
             counts = counts_of(place / file, "wer", SCORING[rule])
             found["counts"][f"{file}, {title}"] = packed(counts)
