@@ -16,6 +16,7 @@ import yaml
 from ray.dashboard.modules.reporter.reporter_agent import METRICS_GAUGES
 
 from fedray.core.types import ServerState
+from fedray.engine.cluster.reservation import release
 from fedray.engine.driver import driver as drivers
 from fedray.engine.lane.lane import PHASES
 from fedray.engine.telemetry import gauges
@@ -174,6 +175,7 @@ def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> N
         assert found == expected
     finally:
         ray.kill(driver)
+        release(str(tmp_path / "run"))  # what a killed driver has reserved stays while its job lives
 
 
 def test_the_dashboard_shows_what_there_is() -> None:
