@@ -93,7 +93,8 @@ def assemble(
     measured, problems = ({}, find_missing(paths, parallel)) if "seconds" in given else measure(paths, parallel)
     if skips():
         problems = {path: problem for path, problem in problems.items() if problem == MISSING}
-    if wrong := [row for row, path in enumerate(paths) if path in problems and given["path"][row]]:
+    # A path that is empty, or holds a zero byte, is named above.
+    if wrong := [row for row, path in enumerate(paths) if path in problems and given["path"][row] and "\0" not in path]:
         path = paths[wrong[0]]
         where = f"{place(str(source), lines, wrong[0])}: {path}" if listed else path
         remedy = "drop the row, or correct data.root (paths are relative to it)" if listed else "or remove it"
