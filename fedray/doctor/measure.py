@@ -35,6 +35,7 @@ MOST = 64  # measured utterances of a client, of the server and of a split
 CLIENTS = 3  # trained by each actor; the first warms it up
 STEPS = 100  # training steps of the seed model
 SECONDS = 600.0  # after which a part counts as stuck
+STARTING = 30.0  # seconds of actors that have not started, after which the message says what Ray has free
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,10 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
     since = time.perf_counter()
     actors = [make.remote(*arguments)]
     try:
-        _get([actors[0].ping.remote(None)])
+        _answered([actors[0].ping.remote(None)], say)
         alone = time.perf_counter() - since  # a driver takes about as long
         actors += [make.remote(*arguments) for _ in range(share.actors - 1)]
-        _get([actor.ping.remote(None) for actor in actors])
+        _answered([actor.ping.remote(None) for actor in actors], say)
         started = max(2 * alone, time.perf_counter() - since)
         say("training the seed model for some steps")
         (state, step), *_ = _get([actors[0].seed.remote()])
@@ -175,6 +176,14 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
         prepares=any(lane.result.prepared for lane in lanes),
         checkpoint=checkpoint,
     )
+
+
+def _answered(pings: Sequence[ObjectRef], say: Callable[[str], None]) -> None:
+    """Wait until the pinged actors answer. Other runs may hold the cores that they need."""
+    _, waiting = ray.wait(list(pings), num_returns=len(pings), timeout=STARTING)
+    if waiting:
+        say(f"waiting for {counted(len(waiting), 'client actor')} to start: {reservation.standing()}")
+    _get(pings)
 
 
 def _get(references: Sequence[ObjectRef]) -> list[Any]:

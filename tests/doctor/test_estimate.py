@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 
 import fedray
 from fedray import cli, experiment
-from fedray.doctor import estimate
+from fedray.doctor import estimate, measure
 from fedray.doctor.forecast import by_draw
 from fedray.doctor.measure import Measured
 from fedray.engine.cluster.resources import Share
@@ -183,3 +185,11 @@ def test_what_the_command_line_refuses(capsys: pytest.CaptureFixture[str], tmp_p
         cli.main(["doctor", "rounds=3"])
     assert "doctor takes key=value only with --estimate CONFIG" in capsys.readouterr().err
     assert cli.main(["doctor", "--estimate", str(tmp_path / "none.yaml")]) == 2
+
+
+def test_actors_that_wait_for_cores_say_who_holds_them(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "STARTING", 0.1)
+    said: list[str] = []
+    slow = ray.remote(lambda: time.sleep(0.5)).options(num_cpus=1)
+    measure._answered([slow.remote()], said.append)
+    assert len(said) == 1 and said[0].startswith("waiting for 1 client actor to start: ") and "are free" in said[0]
