@@ -69,7 +69,7 @@ def lost_node(page: Page) -> None:
     )
     with (
         redirect_stdout(io.StringIO()),
-        cluster(2, 1, page.folder / "node"),
+        cluster(2, 1, 0, page.folder / "node"),
         address(),
     ):  # Ray prints pages about a lost node
         page.shell("echo slow all 0 > trouble", "fedray run tones.yaml --out node")
