@@ -9,7 +9,6 @@ seconds; a third of the training speakers are the server's, whose transcripts tr
 
 from __future__ import annotations
 
-import csv
 import json
 import threading
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks import study
+from benchmarks import speechocean, study
 
 LONGEST = 5.0  # seconds of an utterance in the part `speech`
 ADAM = {"optimizer": "adam", "clip": 1.0}
@@ -67,21 +66,10 @@ def overrides(part: str, arm: str, seed: int, rounds: int, runs: Path) -> tuple[
 
 def shortened(folder: Path, speakers: int = 52) -> Path:
     """A folder with the utterances of speechocean up to `LONGEST`, and of so many test speakers."""
-    corpus = study.speech("speechocean")
-    with (corpus / "manifest.tsv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
+    rows = speechocean.utterances(LONGEST)
     tested = sorted({row["speaker"] for row in rows if row["official_split"] == "test"})[:speakers]
-    kept = [
-        row
-        for row in rows
-        if float(row["seconds"]) <= LONGEST and (row["official_split"] != "test" or row["speaker"] in tested)
-    ]
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "opus").exists():
-        (folder / "opus").symlink_to(corpus / "opus")
-    text = "\n".join(["\t".join(rows[0]), *("\t".join(row.values()) for row in kept)]) + "\n"
-    if not (folder / "manifest.tsv").exists() or (folder / "manifest.tsv").read_text(encoding="utf-8") != text:
-        (folder / "manifest.tsv").write_text(text, encoding="utf-8")
+    kept = [row for row in rows if row["official_split"] != "test" or row["speaker"] in tested]
+    speechocean.write(folder, "manifest.tsv", kept)
     return folder
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from benchmarks import study
-from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page
+from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page, trained
 from benchmarks.studies.fednst_digits import SERVERS
 from benchmarks.studies.fednst_digits import drawn as of_split
 from fedray import experiment
@@ -112,18 +112,10 @@ def play(corpus: str, method: str, seed: int, place: Path) -> dict[str, Any]:
         results, rows = played[folder], study.rounds(folder)
         model = start_from(folder)
         state = torch.load(folder / "model" / "model.pt", weights_only=True)
-        found |= {"rounds": len(rows), "best": results["best"]["round"], "sent": results["traffic/total_bytes"]}
-        found |= {
-            "a round": rows[-1]["traffic/up_bytes"] + rows[-1]["traffic/down_bytes"],
-            "clients": rows[-1]["clients/ok"],
-        }
         sent = [
             tensor for name, tensor in state.items() if tensor.is_floating_point() and not name.endswith(".pe")
         ]  # without tables of positions
-        found |= {"parameters": sum(tensor.numel() for tensor in sent)}
-        found |= {
-            "tuned": rows[-1]["traffic/up_bytes"] // 4 // rows[-1]["clients/ok"] - 4
-        }  # without the 4 numbers of a client's report
+        found |= trained(results, rows, sum(tensor.numel() for tensor in sent))
     for config in chosen.decoded:
         predicted = "evaluation.personal_predictions=true"
         study.run(f"configs/fedmem/{config}.yaml", [*common, *model, predicted], place / config)

@@ -59,6 +59,21 @@ def counts_of(run: Path, score: str, rule: Callable[[str], str] | None = None) -
     return found
 
 
+def trained(results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], parameters: int) -> dict[str, Any]:
+    """What `page` tells of a method's training: its rounds, bytes and sizes. `parameters`: of the model."""
+    last = rows[-1]
+    clients = last["clients/ok"]
+    return {
+        "rounds": len(rows),
+        "best": results["best"]["round"],
+        "sent": results["traffic/total_bytes"],
+        "a round": last["traffic/up_bytes"] + last["traffic/down_bytes"],
+        "clients": clients,
+        "parameters": parameters,
+        "tuned": last["traffic/up_bytes"] // 4 // clients - 4,  # without the 4 numbers of a client's report
+    }
+
+
 def packed(counts: Mapping[str, Mapping[str, Counts]]) -> dict[str, dict[str, str]]:
     """The counts of each client, alone and with the memory, as texts for the JSON file of a page."""
     return {client: {how: study.packed(units) for how, units in both.items()} for client, both in counts.items()}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -24,6 +24,7 @@ from typing import Any
 
 import fedray
 from benchmarks import study
+from benchmarks.rates import tune
 from fedray.report.bootstrap import Counts
 from fedray.storage.files import write_atomically
 
@@ -63,18 +64,6 @@ def reference(arm: str) -> str:
 def rates_of(arm: str) -> tuple[float, ...]:
     """The rates that an arm may try, rising."""
     return RATES if reference(arm) == "FedAvg" else RATES_OF_NORMS
-
-
-def tune(arm: str, score: Callable[[float], float]) -> dict[str, float]:
-    """The score of each rate that is tried: from the second on, until the best has a worse neighbour on both sides."""
-    rates = rates_of(arm)
-    tried = {rate: score(rate) for rate in rates[1:3]}
-    while True:
-        at = rates.index(max(tried, key=lambda rate: tried[rate]))
-        missing = [rate for rate in rates[max(0, at - 1) : at + 2] if rate not in tried]
-        if not missing:
-            return {f"{rate:g}": tried[rate] for rate in sorted(tried)}
-        tried |= {rate: score(rate) for rate in missing}
 
 
 def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: int) -> dict[str, Any]:
@@ -133,7 +122,7 @@ def played(clients: str, known: dict[str, Any], chosen: argparse.Namespace) -> d
 
     for arm in ARMS:
         if arm in chosen.arms and arm not in tuned:
-            tuned[arm] = tune(arm, partial(score, arm))
+            tuned[arm] = tune(rates_of(arm), slice(1, 3), partial(score, arm))
 
     def place_of(arm: str, seed: int) -> Path:
         return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{best(tuned[arm]):g}"

@@ -15,15 +15,18 @@ The same command resumes the study: it keeps finished runs, and takes runs whose
 from __future__ import annotations
 
 import argparse
-import csv
 import json
+import math
 import random
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import study
-from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page
+from safetensors import safe_open
+
+from benchmarks import speechocean, study
+from benchmarks.rates import tune
+from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page, trained
 from fedray.data.text.scoring import SCORING
 from fedray.report.bootstrap import Counts
 
@@ -61,29 +64,19 @@ MEMORY = {"kind": "fedmem", "k": [4, 8, 16], "share": [0.1, 0.3, 0.5, 0.7, 0.9],
 
 def drawn(seed: int, folder: Path) -> Path:
     """A folder with clients.tsv and joining.tsv, which list the utterances of the seed's clients."""
-    corpus = study.speech("speechocean")
-    with (corpus / "manifest.tsv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file, delimiter="\t") if float(row["seconds"]) <= LONGEST]
+    rows = speechocean.utterances(LONGEST)
     groups: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         groups[f"{row['age_group']}-{row['gender']}"].add(row["speaker"])
     draw, size = random.Random(seed), sum(PARTS.values())
-    of = {}  # speaker -> client, third, split
+    splits = [split for split, count in PARTS.items() for _ in range(count)]
+    of = {}  # speaker -> third, client, split
     for group, speakers in sorted(groups.items()):
-        shuffled = draw.sample(sorted(speakers), 3 * size)
-        splits = [split for split, count in PARTS.items() for _ in range(count)]
-        for at, speaker in enumerate(shuffled):
-            of[speaker] = f"{group}-{at // size}", at // size, splits[at % size]
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "opus").exists():
-        (folder / "opus").symlink_to(corpus / "opus")
+        for at, speaker in enumerate(draw.sample(sorted(speakers), 3 * size)):
+            of[speaker] = at // size, {"client": f"{group}-{at // size}", "split": splits[at % size]}
     for name, thirds in THIRDS.items():
-        lines = ["path\tspeaker\tclient\tsplit\tseconds\ttranscript"]
-        for row in rows:
-            client, third, split = of.get(row["speaker"], ("", None, ""))
-            if third in thirds:
-                lines.append("\t".join((row["path"], row["speaker"], client, split, row["seconds"], row["transcript"])))
-        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        chosen = [row | of[row["speaker"]][1] for row in rows if of.get(row["speaker"], (None,))[0] in thirds]
+        speechocean.write(folder, f"{name}.tsv", chosen)
     return folder
 
 
@@ -108,20 +101,16 @@ def train(method: str, rate: float, seed: int, rounds: int, place: Path, chosen:
     return study.run("configs/fedlora/whisper_small.yaml", [*given, "model.language=null"], place)
 
 
-def best_rate(method: str, chosen: argparse.Namespace, tried: dict[str, float]) -> float:
-    """The rate with the lowest WER on dev; `tried` (rate -> WER) gains what was missing."""
-    whole = "algorithm.lora.rank=0" in (METHODS[method] or [])
-    at = RATES.index(FIRST[whole])
-    while True:
-        for rate in RATES[max(0, at - 1) : at + 2]:
-            if f"{rate:g}" not in tried:
-                place = chosen.runs / "tuning" / f"{study.folder_name(method)}-{rate:g}"
-                results = train(method, rate, TUNING, TUNED, place, chosen)
-                tried[f"{rate:g}"] = results["best"]["dev/wer"]
-        best = min(tried, key=lambda rate: tried[rate])
-        if RATES.index(float(best)) == at:
-            return float(best)
-        at = RATES.index(float(best))
+def best_rate(method: str, chosen: argparse.Namespace, tuned: dict[str, dict[str, float]]) -> float:
+    """The rate with the lowest WER on dev; the method's scores are in `tuned` (rate -> WER) afterwards."""
+
+    def score(rate: float) -> float:
+        place = chosen.runs / "tuning" / f"{study.folder_name(method)}-{rate:g}"
+        return float(train(method, rate, TUNING, TUNED, place, chosen)["best"]["dev/wer"])
+
+    at = RATES.index(FIRST["algorithm.lora.rank=0" in (METHODS[method] or [])])
+    tried = tuned[method] = tune(RATES, slice(at - 1, at + 2), score, min, tuned.get(method))
+    return float(min(tried, key=tried.__getitem__))
 
 
 def play(method: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: dict[str, Any]) -> dict[str, Any]:
@@ -129,13 +118,12 @@ def play(method: str, seed: int, place: Path, chosen: argparse.Namespace, tuned:
     found: dict[str, Any] = {"seed": seed, "scores": {}, "counts": {}}
     folder = study.speech("whisper-tiny.en")
     if METHODS[method] is not None:
-        rate, training = best_rate(method, chosen, tuned.setdefault(method, {})), place / "training"
+        rate, training = best_rate(method, chosen, tuned), place / "training"
         results = train(method, rate, seed, chosen.rounds, training, chosen)
-        rows, folder, last = study.rounds(training), training / "model", study.rounds(training)[-1]
-        found |= {"rate": rate, "rounds": len(rows), "best": results["best"]["round"], "clients": last["clients/ok"]}
-        found |= {"a round": last["traffic/up_bytes"] + last["traffic/down_bytes"]}
-        found |= {"sent": results["traffic/total_bytes"], "formula": last["traffic/formula_bytes"]}
-        found |= {"tuned": last["traffic/up_bytes"] // 4 // last["clients/ok"] - 4}
+        rows, folder = study.rounds(training), training / "model"
+        with safe_open(folder / "model.safetensors", "pt") as weights:
+            sizes = [math.prod(weights.get_slice(name).get_shape()) for name in weights.keys()]  # noqa: SIM118
+        found |= {"rate": rate, **trained(results, rows, sum(sizes))}
         found |= {"dev": [row["dev/wer"] for row in rows], "seconds": sum(row["time/round_s"] for row in rows)}
     for file in THIRDS:
         settings = [f"algorithm={json.dumps(MEMORY)}", "evaluation.personal_predictions=true", f"model.folder={folder}"]

@@ -212,7 +212,8 @@ def read_windows(settings: TableAvailability) -> tuple[list[str], Windows]:
 
 def _read(path: str, columns: Iterable[str]) -> pa.Table:
     try:
-        table = pq.ParquetFile(Path(path)).read()  # unlike read_table, decodes the names at once
+        with pq.ParquetFile(Path(path)) as file:  # unlike read_table, decodes the names at once
+            table = file.read()
     except DAMAGED as error:
         raise ValueError(f"{path} is not a Parquet file that can be read: {error}") from error
     for column in columns:

@@ -199,9 +199,7 @@ def _halves(count: int) -> Iterator[int]:
 
 def _less(less: Share, share: Share) -> str:
     if less.actors == share.actors:
-        return (
-            f"others hold cores: each client actor reserves {counted(round(less.cpus, 2), 'core')}, not {share.cpus:g}"
-        )
+        return f"others hold cores: each client actor reserves {_count(less.cpus, 'core')}, not {share.cpus:g}"
     return f"{less.actors} of {share.actors} client actors find room beside others; the bits are the same"
 
 
@@ -253,10 +251,10 @@ class _Looked:
             text = f"waiting for room for {what}"
         else:
             text = f"waiting for room for {missing} of {what}"
-        gpus = f" and {counted(round(share.gpus, 2), 'GPU')}" if share.gpus else ""
+        gpus = f" and {_count(share.gpus, 'GPU')}" if share.gpus else ""
         others = [other for other in self.waiting if other != folder]
         also = [f"{_names(others)} {'wait' if len(others) > 1 else 'waits'} too"] if others else []
-        each = f"{text} ({counted(round(share.cpus, 2), 'core')}{gpus}{'' if one else ' each'})"
+        each = f"{text} ({_count(share.cpus, 'core')}{gpus}{'' if one else ' each'})"
         return f"{each}: {'; '.join([*self.holders(), *also]) or 'nobody holds it, but Ray has no such room now'}"
 
     def holders(self, mine: Mapping[str, float] = NOTHING) -> list[str]:
@@ -284,7 +282,9 @@ def _names(folders: list[str]) -> str:
 
 
 def _amount(has: dict[str, float]) -> str:
-    parts = [
-        counted(round(has[name], 2), what) for name, what in (("CPU", "core"), ("GPU", "GPU")) if has[name] > TRACE
-    ]
+    parts = [_count(has[name], what) for name, what in (("CPU", "core"), ("GPU", "GPU")) if has[name] > TRACE]
     return " and ".join(parts)
+
+
+def _count(number: float, what: str) -> str:
+    return counted(round(number, 2), what)  # sums of shares are not exact

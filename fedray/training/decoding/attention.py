@@ -76,18 +76,23 @@ class AttentionSearch(Search):
         scorers: list[tuple[float, Scorer]] = []
         if (suppressed := getattr(model, "suppressed", None)) is not None:
             first, always = suppressed
-            written = cast(int, model.attention_head.out_features)
-            scorers.append((1.0, Suppressed(first, always, written, hidden.device)))
+            scorers.append((1.0, Suppressed(first, always, outputs(model), hidden.device)))
         width, ctc_weight, lm_weight = self.settings.beam, self.settings.ctc_weight, self.settings.lm_weight
         if width == 1 or not (ctc_weight or self.language_model):
             return scorers
-        tokens = cast(nn.Linear, model.attention_head.w).out_features
+        tokens = outputs(model)
         if ctc_weight:
             scorers.append((ctc_weight, CTC(model.ctc(hidden), lengths, tokens, model.eos)))
         if self.language_model:
             rows = len(hidden) * width
             scorers.append((lm_weight, Fused(self.language_model, rows, tokens, model.bos, model.eos)))
         return scorers
+
+
+def outputs(model: Recogniser) -> int:
+    """The number of the decoder's tokens."""
+    head = model.attention_head
+    return cast(nn.Linear, getattr(head, "w", head)).out_features
 
 
 def steps_of(model: Recogniser, hidden: Tensor, lengths: Tensor, beam: int) -> Steps:

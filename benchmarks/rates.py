@@ -1,0 +1,26 @@
+"""The choice of a learning rate by a score on dev."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+def tune(
+    rates: Sequence[float],
+    first: slice,
+    score: Callable[[float], float],
+    best: Callable[..., Any] = max,
+    known: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """The score of each rate that is tried: the `first`, then the best one's neighbours, until all of them are known.
+
+    `rates` rise. `best`: max or min of the scores. `known`: scores of earlier trials, by rate as `f"{rate:g}"`.
+    """
+    tried = {float(rate): value for rate, value in (known or {}).items()}
+    missing = [rate for rate in rates[first] if rate not in tried]
+    while missing:
+        tried |= {rate: score(rate) for rate in missing}
+        at = rates.index(best(tried, key=tried.__getitem__))
+        missing = [rate for rate in rates[max(0, at - 1) : at + 2] if rate not in tried]
+    return {f"{rate:g}": tried[rate] for rate in sorted(tried)}
