@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from benchmarks import study
+
 
 def tune(
     rates: Sequence[float],
@@ -24,3 +26,10 @@ def tune(
         at = rates.index(best(tried, key=tried.__getitem__))
         missing = [rate for rate in rates[max(0, at - 1) : at + 2] if rate not in tried]
     return {f"{rate:g}": tried[rate] for rate in sorted(tried)}
+
+
+def table(rates: Sequence[float], tuned: Mapping[str, Mapping[str, float]]) -> str:
+    """A row for each arm: its scores by rate. `tuned`: arm -> the scores of `tune`."""
+    return study.table(
+        [{"arm": arm} | {f"{rate:g}": tried.get(f"{rate:g}", "") for rate in rates} for arm, tried in tuned.items()]
+    )

@@ -1,14 +1,18 @@
 """A pre-trained encoder in a federation of real speech, compared with models from scratch: whisper-tiny.en's encoder.
 
-    python -m benchmarks.studies.encoders [--only keywords speech] [--seeds 0] [--rounds 15]
+    python -m benchmarks.studies.encoders [--arms keywords speech] [--seeds 0 1 2] [--rounds 15] [--actors 1]
 
 Needs FEDRAY_SPEECH, the folder that holds arabic-commands-full/, speechocean/ and whisper-tiny.en/. Keywords: 40 Arabic
 words, 12 speakers as clients, 6 for dev, 6 for test. Speech: English by Mandarin speakers, utterances of up to five
-seconds; a third of the training speakers are the server's, whose transcripts train the seed model.
+seconds; a third of the training speakers are the server's, whose transcripts train the seed model. Each arm takes the
+rate that is best on dev after TUNED rounds of seed TUNING, of rates that are tried until the best has a worse neighbour
+on both sides. Writes benchmarks/results/encoders.md and .json. The same command resumes the study: it keeps finished
+runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import threading
 from collections.abc import Iterator
@@ -19,38 +23,56 @@ from typing import Any
 import psutil
 
 from benchmarks import speechocean, study
+from benchmarks.rates import table, tune
 
 LONGEST = 5.0  # seconds of an utterance in the part `speech`
-ADAM = {"optimizer": "adam", "clip": 1.0}
-FROZEN = {"frozen": ["^encoder"]}
 MASKS = {"time_masks": 0, "frequency_masks": 0}
-ARMS = ("encoder, FedAvg", "encoder frozen, FedAvg", "encoder, FedLoRA", "from scratch, FedAvg")
+TUNING, TUNED = 0, 4
+FULL, FROZEN, ADAPTERS, SCRATCH = (
+    "encoder, FedAvg",
+    "encoder frozen, FedAvg",
+    "encoder, FedLoRA",
+    "from scratch, FedAvg",
+)
+RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+FIRST = {FULL: 1e-4, FROZEN: 1e-3, ADAPTERS: 1e-3, SCRATCH: 1e-3}  # the first rate that is tried
+METRICS = {"keywords": ("accuracy", max), "speech": ("wer", min)}
+ARMS = tuple(f"{part}: {arm}" for part in METRICS for arm in FIRST)
+TITLES = {
+    "keywords": "## Keywords\n\nTest accuracy in percent: 40 words of six speakers who are new to the model. From "
+    "scratch: a CRNN.",
+    "speech": "## Speech\n\nWord error rate of test speakers in percent, greedy: of the seed model, and of the best "
+    "round on dev. From scratch: a Conformer.",
+}
 
 
-def sections(part: str, arm: str) -> dict[str, Any]:
+def sections(part: str, arm: str, rate: float) -> dict[str, Any]:
     """The sections of an arm's configuration that differ from the other arms'."""
-    keywords = part == "keywords"
-    batch, scratch = 8 if keywords else 4, arm == ARMS[3]
+    keywords, scratch = part == "keywords", arm == SCRATCH
+    batch = 8 if keywords else 4
     pretrain = {"steps": 0 if keywords else 200, "lr": 3e-3 if scratch else 3e-4, "warmup": 20, "batch": 8, "clip": 1.0}
-    lr = {ARMS[0]: 1e-4, ARMS[1]: 1e-3, ARMS[3]: 1e-3 if keywords else 3e-4}.get(arm)
-    algorithm: dict[str, Any] = {"kind": "fedavg", "client": {"lr": lr, "batch": batch, **ADAM}, "pretrain": pretrain}
-    if arm == ARMS[2]:
-        client = {"lr": 1e-3, "warmup": 10, "batch": batch, "clip": 1.0}
-        algorithm = {"kind": "fedlora", "lora": {"rank": 16, "alpha": 32}, "client": client, "pretrain": pretrain}
-    found: dict[str, Any] = {"algorithm": algorithm}
+    client: dict[str, Any] = {"lr": rate, "batch": batch, "clip": 1.0}
+    if not scratch:
+        client["precision"] = "bf16"
+    if arm == ADAPTERS:
+        algorithm = {"kind": "fedlora", "lora": {"rank": 16, "alpha": 32}, "client": client | {"warmup": 10}}
+    else:
+        algorithm = {"kind": "fedavg", "client": client | {"optimizer": "adam"}}
+    found: dict[str, Any] = {"algorithm": algorithm | {"pretrain": pretrain}}
     if scratch:
         found["model"] = {"kind": "crnn", "size": "base"} if keywords else {"kind": "conformer"}
         found["task.augment"] = MASKS
     else:
         window = {"folder": str(study.speech("whisper-tiny.en")), "seconds": 1.0 if keywords else LONGEST}
-        found["model"] = {"kind": "encoder", **window} | (FROZEN if arm == ARMS[1] else {})
+        found["model"] = {"kind": "encoder", **window} | ({"frozen": ["^encoder"]} if arm == FROZEN else {})
+        found["engine.vectorise"] = "never"  # as bf16 demands
     return found
 
 
-def overrides(part: str, arm: str, seed: int, rounds: int, runs: Path) -> tuple[str, list[str]]:
+def overrides(part: str, arm: str, rate: float, seed: int, rounds: int, runs: Path) -> tuple[str, list[str]]:
     """The configuration of an arm, and its overrides."""
     options = {"train": ["manifest.tsv"], "seconds_column": "seconds", "split_column": "official_split"}
-    common = {"seed": seed, "data.seed": seed, "rounds": rounds, "evaluation.every": 5, "engine.lanes": 8}
+    common = {"seed": seed, "data.seed": seed, "rounds": rounds, "evaluation.every": 1, "engine.lanes": 8}
     common["cohort.fraction"] = None
     if part == "keywords":
         config, options = "encoder_keywords", {**options, "label_column": "keyword", "text_column": None}
@@ -60,7 +82,7 @@ def overrides(part: str, arm: str, seed: int, rounds: int, runs: Path) -> tuple[
         config, options = "encoder", {**options, "text_column": "transcript", "lower_case": True}
         root, shares = shortened(runs / "short"), {"data.test_share": None, "data.dev_share": 0.1}
         common |= shares | {"cohort.size": 10, "data.server.share": 0.33, "task.decode": {"search": "greedy"}}
-    common |= {"data.root": str(root), "data.options": options} | sections(part, arm)
+    common |= {"data.root": str(root), "data.options": options} | sections(part, arm, rate)
     return f"configs/fedavg/{config}.yaml", [f"{key}={json.dumps(value)}" for key, value in common.items()]
 
 
@@ -97,56 +119,74 @@ def watched() -> Iterator[dict[str, float]]:
     thread.join()
 
 
-def play(part: str, arm: str, seed: int, rounds: int, actors: str, runs: Path) -> dict[str, Any]:
-    """The results of a run, with what its actors spent; what a first part of it spent is lost if it was resumed."""
-    name = study.folder_name(arm)
-    out = runs / f"seed-{seed}" / part / name
-    print(f"seed {seed}, {part}, {arm}: {out}", flush=True)
-    config, given = overrides(part, arm, seed, rounds, runs)
+def train(
+    part: str, arm: str, rate: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace
+) -> dict[str, Any]:
+    """The results of a run."""
+    config, given = overrides(part, arm, rate, seed, rounds, chosen.runs)
+    return study.run(config, [*given, f"engine.actors={chosen.actors}"], place)
+
+
+def play(name: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: dict[str, Any]) -> dict[str, Any]:
+    """The scores of an arm at its best rate, and what its actors spent; a resumed run's first part is not counted.
+
+    The arm's scores on dev are in `tuned` (rate -> score) afterwards.
+    """
+    part, arm = name.split(": ")
+    metric, best = METRICS[part]
+
+    def score(rate: float) -> float:
+        trial = chosen.runs / "tuning" / f"{study.folder_name(name)}-{rate:g}"
+        return float(train(part, arm, rate, TUNING, TUNED, trial, chosen)["best"][f"dev/{metric}"])
+
+    at = RATES.index(FIRST[arm])
+    tried = tuned[name] = tune(RATES, slice(at - 1, at + 2), score, best, tuned.get(name))
+    rate = float(best(tried, key=tried.__getitem__))
     with watched() as spent:
-        results = study.run(config, [*given, f"engine.actors={actors}"], out)
-    kept = runs / f"seed-{seed}" / part / f"{name}.spent"
-    if spent["CPU s"]:
-        kept.write_text(f"{spent['CPU s']:.0f} {spent['MB']:.0f}\n", encoding="utf-8")
-    cpu, memory = map(float, kept.read_text(encoding="utf-8").split())
-    kept_of = {"first": results["seed"], "best": results["best"], "bytes": results["traffic/total_bytes"]}
-    return {**kept_of, "CPU s": cpu, "MB": memory}
+        results = train(part, arm, rate, seed, chosen.rounds, place, chosen)
+    kept = {"rate": rate, "before": results["seed"][f"test/{metric}"], "after": results["best"][f"test/{metric}"]}
+    return {"seed": seed, **kept, "round": results["best"]["round"], "bytes": results["traffic/total_bytes"], **spent}
 
 
-def row(part: str, arm: str, found: list[dict[str, Any]]) -> dict[str, object]:
-    metric = "test/accuracy" if part == "keywords" else "test/wer"
-    first, last = ("" if part == "keywords" else "before", "accuracy" if part == "keywords" else "WER")
-    before = {first: study.spread([one["first"][metric] for one in found])} if first else {}
+def row(name: str, found: list[dict[str, Any]], rounds: int) -> dict[str, object]:
+    """An arm's row of its part's table."""
+    part, arm = name.split(": ")
+    before = {"before": study.spread([one["before"] for one in found])} if part == "speech" else {}
     return {
         "model": arm,
+        "rate": f"{found[0]['rate']:g}",
         **before,
-        last: study.spread([one["best"][metric] for one in found]),
+        METRICS[part][0]: study.spread([one["after"] for one in found]),
+        "best rounds": study.best_rounds([one["round"] for one in found], [rounds] * len(found)),
         "MB sent": study.spread([one["bytes"] / 1e6 for one in found]),
         "CPU s": study.spread([one["CPU s"] for one in found]),
         "MB of an actor": study.spread([one["MB"] for one in found]),
+        "seeds": ", ".join(str(one["seed"]) for one in found),
     }
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-encoders", rounds=15, seeds=(0,))
-    parser.add_argument("--only", nargs="+", choices=["keywords", "speech"], default=["keywords", "speech"])
+    parser = study.parser(__spec__.name, __doc__, "study-encoders", rounds=15)
+    study.choose_arms(parser)
     chosen = parser.parse_args()
-    texts, kept = [], {}
-    titles = {
-        "keywords": "## Keywords\n\nTest accuracy in percent: 40 words of six speakers who are new to the model.\n\n",
-        "speech": "## Speech\n\nWord error rate of test speakers in percent, greedy: of the seed model, and of the "
-        "best round on dev.\n\n",
-    }
-    for part in chosen.only:
-        rows = []
-        for arm in ARMS:
-            found = [play(part, arm, seed, chosen.rounds, chosen.actors, chosen.runs) for seed in chosen.seeds]
-            kept[f"{part}, {arm}"] = found
-            rows.append(row(part, arm, found))
-            print(study.table(rows), flush=True)
-        texts.append(titles[part] + study.table(rows))
-    text = "# Pre-trained encoders\n\n" + "\n\n".join(texts)
-    study.write("encoders", text, {"found": kept}, study.command(parser, chosen), chosen.seeds)
+    study.check_arms(parser, chosen, ARMS)
+    before = study.page_before("encoders", rounds=chosen.rounds)
+    tuned = before.get("tuned", {})
+    found = study.gathered(
+        before.get("found", {}), ARMS, chosen,
+        lambda name, seed: chosen.runs / f"seed-{seed}" / study.folder_name(name),
+        lambda name, seed, place: play(name, seed, place, chosen, tuned),
+    )  # fmt: skip
+    texts = ["# Pre-trained encoders"]
+    for part, title in TITLES.items():
+        rows = [row(name, runs, chosen.rounds) for name, runs in found.items() if name.startswith(part)]
+        if rows:
+            texts += [title, study.table(rows)]
+    texts += [f"## Rates\n\nScores on dev after {TUNED} rounds, seed {TUNING}.", table(RATES, tuned)]
+    text, command = "\n\n".join(texts), study.command(parser, chosen, arms=study.on_page(ARMS, found))
+    kept = {"rounds": chosen.rounds, "tuned": tuned, "found": found}
+    study.write("encoders", text, kept, command, study.seeds(found))
+    print(text)
 
 
 if __name__ == "__main__":

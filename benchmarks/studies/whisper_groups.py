@@ -25,7 +25,7 @@ from typing import Any
 from safetensors import safe_open
 
 from benchmarks import speechocean, study
-from benchmarks.rates import tune
+from benchmarks.rates import table, tune
 from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page, trained
 from fedray.data.text.scoring import SCORING
 from fedray.report.bootstrap import Counts
@@ -158,20 +158,11 @@ def main() -> None:
     )  # fmt: skip
     text = f"# FedLoRA and FedMem on Whisper\n\n{ABOUT}\n\n{page(found, TITLES, True)}"
     if tuned:
-        text += f"\n\n## Rates\n\nWER on dev after {TUNED} rounds, seed {TUNING}.\n\n{rates(tuned)}"
+        text += f"\n\n## Rates\n\nWER on dev after {TUNED} rounds, seed {TUNING}.\n\n{table(RATES, tuned)}"
     command = study.command(parser, chosen, arms=study.on_page(METHODS, found))
     kept = {"rounds": chosen.rounds, "tuned": tuned, "found": found}
     study.write("whisper_groups", text, kept, command, study.seeds(found))
     print(text)
-
-
-def rates(tuned: dict[str, dict[str, float]]) -> str:
-    """A row for each method."""
-    rows = []
-    for method, tried in tuned.items():
-        scores = {f"{rate:g}": tried.get(f"{rate:g}", "") for rate in RATES}
-        rows.append({"method": method, **scores})
-    return study.table(rows)
 
 
 if __name__ == "__main__":
