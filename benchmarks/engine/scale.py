@@ -1,6 +1,7 @@
-"""What a round costs besides its steps: memory of the driver, nanoseconds a parameter, 100,000 clients.
+"""What a round costs besides its steps: memory of the driver, nanoseconds a parameter, rounds of many clients.
 
-`python -m benchmarks.engine.scale --only driver cost many` prints tables; `--write` keeps them in results/scale.md.
+`python -m benchmarks.engine.scale [--only cost many]` prints tables; `--write` keeps them in results/scale.md and .json
+beside those of the other parts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import ray
 import torch
 
 from benchmarks import study
-from benchmarks.engine import toys
+from benchmarks.engine import feeds, speakers, toys
 from benchmarks.engine.runs import ray_here
 from fedray.core import vectors
 from fedray.core.algorithm import Parts
@@ -179,24 +180,62 @@ def cost(parameters: int) -> dict[str, Any]:
     return found
 
 
-def many(clients: int) -> list[dict[str, Any]]:
-    """A round of many clients: seconds, and the memory of the driver and of the actors."""
+def many(clients: int, parameters: int = 1000, lanes: int | None = None) -> dict[str, Any]:
+    """A round of many clients: seconds, and the memory of the driver."""
+    lanes = lanes or EngineSettings().lane_count(clients)
     with tempfile.TemporaryDirectory() as place, ray_here():
-        given = light(Path(place) / "run", 1000, EngineSettings().lane_count(clients), clients, rounds=2)
-        session.run(given)
+        session.run(light(Path(place) / "run", parameters, lanes, clients, rounds=2))
         _, most = map(int, (Path(place) / "run" / "memory").read_text().split())
         rows = RunFolder(Path(place) / "run").rows("metrics.jsonl")
-    one = {"clients": clients, "lanes": EngineSettings().lane_count(clients), "driver, MB": most / 1e6}
+    one = {"clients": clients, "parameters": parameters, "lanes": lanes, "driver, MB": most / 1e6}
     one |= {name: rows[-1][f"time/{name}"] for name in ("round_s", "train_s", "merge_s")}
     print(one, flush=True)
-    return [one]
+    return one
 
 
-PARTS: Mapping[str, Callable[[argparse.Namespace], list[dict[str, Any]]]] = {
-    "driver": lambda given: driver(tuple(given.lanes), tuple(given.parameters)),
-    "cost": lambda given: [cost(parameters) for parameters in given.parameters],
-    "many": lambda given: many(given.clients),
+def speaking(count: int) -> dict[str, Any]:
+    """A round of so many embedded speakers with two utterances each, who train a small Conformer."""
+    with tempfile.TemporaryDirectory() as place:
+        since = time.perf_counter()
+        played = speakers.play(Path(place) / "run", count, 2, count, 2, 2)
+        rows = RunFolder(Path(place) / "run").rows("metrics.jsonl")
+    one = {
+        "speakers": count,
+        "seconds a round": rows[-1]["time/round_s"],
+        "with the corpus, s": time.perf_counter() - since,
+    }
+    one |= {f"{kind}, GB": size / 1e9 for kind, size in played.peak.items()}
+    print(one, flush=True)
+    return one
+
+
+PARTS: Mapping[str, tuple[str, Callable[[argparse.Namespace], list[dict[str, Any]]]]] = {
+    "driver": (
+        "What passes through the driver in a round, and the peak of its own memory, in vectors of the model's size. "
+        "Sums below 1 MB come with the lanes' results; above, one vector comes, for any number of lanes. What a run "
+        f"with {LEAST:,} parameters takes is subtracted. Clients send the same numbers without training.",
+        lambda given: driver(tuple(given.lanes), tuple(given.parameters)),
+    ),
+    "cost": (
+        "Nanoseconds a parameter and client of each step besides training, on one core (the least of nine), beside "
+        "numpy's plain add.",
+        lambda given: [cost(parameters) for parameters in (200_000, 2_600_000, 12_000_000, 38_000_000)],
+    ),
+    "many": (
+        "Rounds of many clients, and of few clients with 255 million parameters, without training.",
+        lambda given: [many(given.clients), many(8, 255_000_000, 8)],
+    ),
+    "speakers": ("A round of recognition, in which every speaker trains.", lambda given: [speaking(given.speakers)]),
+    "feeds": (
+        "Default settings on larger machines: lanes and actors as the functions decide that a run asks, and the share "
+        "of the actors' time that is spent on training if the clients' costs are log-normal (sigma 1).",
+        lambda given: feeds.feeds(),
+    ),
 }
+PAPER = (
+    "On paper: 50 nodes of 8 GPUs, 100,000 clients a round, 255 million parameters. The constants are those of `cost`, "
+    "and the assumptions beside each phase; nobody has measured it."
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -205,15 +244,35 @@ def main(arguments: list[str] | None = None) -> None:
     form.add_argument("--lanes", nargs="+", type=int, default=[8, 64, 512])
     form.add_argument("--parameters", nargs="+", type=int, default=[200_000, 2_600_000, 30_000_000])
     form.add_argument("--clients", type=int, default=100_000)
+    form.add_argument("--speakers", type=int, default=20_480)
     form.add_argument("--write", action="store_true")
     given = form.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    numbers = {part: PARTS[part](given) for part in given.only}
+    numbers = study.page_before("scale").get("parts", {}) | {part: PARTS[part][1](given) for part in given.only}
     if ray.is_initialized():
         ray.shutdown()
+    numbers = {part: numbers[part] for part in PARTS if part in numbers}
+    texts = [f"## {part.capitalize()}\n\n{PARTS[part][0]}\n\n{table(rows)}" for part, rows in numbers.items()]
+    if "cost" in numbers:
+        texts.append(f"## A large cluster\n\n{PAPER}\n\n{table(feeds.paper(numbers['cost'][-1]))}")
+    text = "\n\n".join(["# Scale", *texts])
+    print(text)
     if given.write:
-        text = "\n\n".join(f"## {part}\n\n{study.table(rows)}" for part, rows in numbers.items())
-        study.write("scale", f"# Scale\n\n{text}\n", numbers, COMMAND, ())
+        study.write("scale", text, {"parts": numbers}, COMMAND, (0,))
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A table with three digits."""
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return study.table([{name: _short(row.get(name, "")) for name in columns} for row in rows])
+
+
+def _short(value: object) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 if __name__ == "__main__":

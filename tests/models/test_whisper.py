@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from fedray.core.parameters import FlatModel
+from fedray.data.features import audio
 from fedray.data.features.whisper_mel import WhisperMelSettings, whisper_frames, whisper_mels
 from fedray.data.text.pretrained_tokeniser import PretrainedTokeniser
 from fedray.models.adapters import LoRASettings, adapt, merged
@@ -19,6 +22,7 @@ from fedray.training.decoding.attention import AttentionSearch
 from fedray.training.decoding.search import DecodeSettings
 
 transformers = pytest.importorskip("transformers")
+from tests.small_speech import small_speech  # noqa: E402
 from tests.whisper import BINS, GENERATION, SPECIAL, write_checkpoint  # noqa: E402 - they need transformers
 
 WAVE = torch.from_numpy(np.random.default_rng(0).standard_normal(20_000).astype(np.float32) * 0.1)
@@ -232,3 +236,26 @@ def test_the_papers_adapters_on_whisper_small() -> None:
         model = transformers.WhisperForConditionalGeneration(config)
         adapt(model, LoRASettings(rank=32, alpha=64, targets=SELF_ATTENTION))
     assert sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) == 10_616_832
+
+
+@pytest.mark.long
+def test_texts_of_real_speech_are_those_of_generate() -> None:
+    """Sixteen utterances in two batches, decoded greedily in the full window."""
+    folder, speech = small_speech("whisper-tiny.en"), small_speech("speechocean-mini")
+    tokens = PretrainedTokeniser.load(folder)
+    model = Whisper(WhisperSettings(str(folder), language=None), 80, tokens.size)
+    model.load_pretrained()
+    theirs = transformers.WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    search = AttentionSearch(DecodeSettings("attention", beam=1, ctc_weight=0.0), tokens.decode)
+    with (speech / "manifest.tsv").open(encoding="utf-8") as file:
+        paths = [speech / row["path"] for row in itertools.islice(csv.DictReader(file, delimiter="\t"), 16)]
+    parts = [whisper_mels(audio.read(path, 16_000), 80) for path in paths]
+    for batch in (parts[:8], parts[8:]):
+        lengths = torch.tensor([len(part) for part in batch])
+        features = torch.nn.utils.rnn.pad_sequence(batch, batch_first=True)
+        with torch.no_grad():
+            ours = search.transcribe(model.eval(), *model.encode(features, lengths))
+            heard = in_window(features, lengths, model.window).transpose(1, 2)
+            said = theirs.generate(heard, max_new_tokens=100)
+        texts = [tokens.decode(row[row < theirs.config.eos_token_id].tolist()) for row in said]
+        assert [one.text for one in ours] == texts
