@@ -91,9 +91,9 @@ study-fedmlac: $(BIN)/.demo  ## FedMLAC and its baselines on keywords, three see
 bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scaling (about 16 minutes on two idle cores)
 	$(BIN)/python -m benchmarks.engine.engine
 
-$(PEERS)/.installed: benchmarks/engine/peers.txt
+$(PEERS)/.installed: benchmarks/engine/peers.txt constraints.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(call INSTALL,$(PEERS),--requirement $<)
+	$(call INSTALL,$(PEERS),--requirement $< $(shell grep '^torch==' constraints.txt))
 	touch $@
 
 bench-peers: $(BIN)/.installed $(PEERS)/.installed  ## fedray beside pfl-research and Flower (ARGS="--turns 1"), in their own environment

@@ -27,7 +27,8 @@ from benchmarks.rates import table, tune
 
 LONGEST = 5.0  # seconds of an utterance in the part `speech`
 MASKS = {"time_masks": 0, "frequency_masks": 0}
-TUNING, TUNED = 0, 4
+EVERY = 5  # rounds; scoring takes as long as training
+TUNING, TUNED = 0, 5
 FULL, FROZEN, ADAPTERS, SCRATCH = (
     "encoder, FedAvg",
     "encoder frozen, FedAvg",
@@ -72,7 +73,7 @@ def sections(part: str, arm: str, rate: float) -> dict[str, Any]:
 def overrides(part: str, arm: str, rate: float, seed: int, rounds: int, runs: Path) -> tuple[str, list[str]]:
     """The configuration of an arm, and its overrides."""
     options = {"train": ["manifest.tsv"], "seconds_column": "seconds", "split_column": "official_split"}
-    common = {"seed": seed, "data.seed": seed, "rounds": rounds, "evaluation.every": 1, "engine.lanes": 8}
+    common = {"seed": seed, "data.seed": seed, "rounds": rounds, "evaluation.every": EVERY, "engine.lanes": 8}
     common["cohort.fraction"] = None
     if part == "keywords":
         config, options = "encoder_keywords", {**options, "label_column": "keyword", "text_column": None}
