@@ -18,6 +18,7 @@ from fedray.core.settings import Choice
 from fedray.core.strategies import ByWer
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.settings import DataSettings
+from fedray.experiment.attackers import check_attack
 from fedray.experiment.audits import check_audit
 from fedray.experiment.codes import check_code
 from fedray.experiment.config import Config
@@ -86,6 +87,8 @@ def check_setup(config: Config, source: Source) -> None:
         check_devices(config)
     with _at(source, "clock.kind"):
         check_clock(config)
+    with _at(source, "attack.kind"):
+        check_attack(config)
     with _at(source, "audit.kind"):
         check_audit(config)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bad_input.case import DRY, Case
+from tests.bad_input.case import DRY, RUN, Case
 from tests.bad_input.corpus import CONFIG, append, both, config_with, put
 
 
@@ -194,5 +194,30 @@ CASES = (
         "audit: a candidate among others",
         "a candidate is a client of its own",
         command=f"{DRY} audit.kind=speakers 'data.clients={{by: iid, count: 6}}'",
+    ),
+    line("attack: unknown kind", "attack: zombies", LAST, "known kinds: none, sign_flip"),
+    line(
+        "attack: rounds that are no interval", "attack: {kind: noise, rounds: [3, 2]}", LAST, "the first and the last"
+    ),
+    line("attack: a backdoor without a target", "attack: {kind: backdoor}", LAST, "attack.target is missing"),
+    Case(
+        "attack: a backdoor that nothing is scored on",
+        "attack.kind=backdoor is scored on test or dev, and there is neither",
+        command=f"{RUN} 'attack={{kind: backdoor, target: one, share: 1.0}}'",
+    ),
+    Case(
+        "attack: fewer than one attacker",
+        "attack.share=0.1 of 2 clients is no client",
+        command=f"{RUN} attack.kind=sign_flip",
+    ),
+    Case(
+        "attack: labels that nobody trains on",
+        "trains on labels that it makes itself",
+        command=f"{DRY} algorithm.kind=fednst attack.kind=label_flips",
+    ),
+    Case(
+        "attack: colluders on actors of their own",
+        "attackers that collude are trained by one actor",
+        command=f"{DRY} attack.kind=alie engine.placement=dedicated",
     ),
 )
