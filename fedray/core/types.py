@@ -194,3 +194,12 @@ class PoisonedData(FederatedData, Protocol):
 
     def poisoned(self, client: str) -> Any:
         """What an attacker trains on while it attacks."""
+
+
+class GroupedData(FederatedData, Protocol):
+    """A federation whose speakers are in groups, from `data.groups`."""
+
+    groups: Mapping[str, str]  # speaker -> group; {}: there are no groups
+
+    def client_groups(self) -> Mapping[str, str]:
+        """Client -> the group of most of its utterances."""

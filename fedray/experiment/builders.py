@@ -22,6 +22,7 @@ from fedray.data.corpora.skipping import skipping
 from fedray.data.features.dataset import collate
 from fedray.data.federation.audited import audited, candidates, within
 from fedray.data.federation.dealing import deal
+from fedray.data.federation.groups import read_groups
 from fedray.data.federation.poisoned import poison
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData, divide, federate
@@ -85,7 +86,7 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
         splits = read_corpus(config.data, source, parallel)
     splits, divided = with_canaries(splits, config, cache_root() / "corpora", parallel)
     data, broken = federate(splits, divided, config.features, cache_root() / "features", parallel, check, target)
-    data.rules = list(rules)
+    data.rules, data.groups = list(rules), read_groups(config.data.groups, splits)
     if isinstance(config.audit, Canaries | Speakers):
         data = audited(data, config.audit, divided.seed)
         check(len(data.client_ids()))

@@ -220,4 +220,35 @@ CASES = (
         "attackers that collude are trained by one actor",
         command=f"{DRY} attack.kind=alie engine.placement=dedicated",
     ),
+    Case(
+        "groups: a column of no table",
+        "name the table as data.groups.file",
+        command=f"{DRY} data.groups.column=gender",
+    ),
+    Case(
+        "groups: the table is not there",
+        ("data.groups.file", "there is no file"),
+        command=f"{DRY} 'data.groups={{file: none.tsv, column: gender}}'",
+    ),
+    Case(
+        "groups: the table has no such column",
+        "no column 'gender': set data.groups.column to one of path, speaker, text, seconds",
+        command=f"{RUN} 'data.groups={{file: clients.tsv, column: gender}}'",
+    ),
+    Case(
+        "groups: a speaker in two",
+        ("groups.tsv", "speaker ann is in the groups f and m: a group is an attribute of a speaker"),
+        put("groups.tsv", "speaker\tgender\nann\tf\nann\tm\n"),
+        f"{RUN} 'data.groups={{file: groups.tsv, column: gender}}'",
+    ),
+    Case(
+        "strategy: agnostic without groups",
+        "weighs groups of clients, and there are none: set data.groups",
+        command=f"{DRY} strategy.kind=agnostic",
+    ),
+    Case(
+        "strategy: trust in a server that trains nothing",
+        "compares clients with what the server trains, and algorithm.kind ditto trains",
+        command=f"{DRY} strategy.kind=fltrust algorithm.kind=ditto evaluation.personal_final=true",
+    ),
 )
