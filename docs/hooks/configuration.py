@@ -21,7 +21,7 @@ PAGES = {  # page -> title, and the top-level keys whose sections stand there
     "task": ("Task", ("task",)),
     "model": ("Model", ("model",)),
     "algorithm": ("Algorithm", ("algorithm",)),
-    "aggregation": ("Aggregation", ("strategy", "server_optimizer")),
+    "aggregation": ("Aggregation", ("strategy", "server_optimizer", "attack")),
     "compression": ("Compression", ("upload", "download")),
     "privacy": ("Privacy", ("privacy", "audit")),
     "devices": ("Devices", ("devices", "clock")),

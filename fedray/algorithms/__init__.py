@@ -19,6 +19,7 @@ from fedray.algorithms.fedrep import FedRep
 from fedray.algorithms.fedstar import FedSTAR
 from fedray.algorithms.gao import Gao
 from fedray.algorithms.moon import MOON
+from fedray.algorithms.reverb import Reverb
 from fedray.algorithms.scaffold import Scaffold
 from fedray.core.algorithm import Algorithm
 
@@ -40,6 +41,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     "gao": Gao,
     "moon": MOON,
     "nst": NST,
+    "reverb": Reverb,
     "scaffold": Scaffold,
     "sl": SL,
 }

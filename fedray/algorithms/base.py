@@ -19,6 +19,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.ranges import Ranged, Share, one_of
 from fedray.core.schedules import SCHEDULES
 from fedray.core.settings import kinds
+from fedray.core.strategies import TwoPhase
 from fedray.core.types import (
     Broadcast,
     Change,
@@ -240,13 +241,18 @@ class MixedSGD(FederatedSGD):
 
     def server_train(self, server: Server, received: Received) -> Update | None:
         settings = self.settings
-        if settings.alpha == 0:
+        if settings.alpha == 0 and not self._trusted:
             return None
         factor = settings.server_factor(received.round, self.rounds)
         return server_pass(self.task, server, received, settings.server, settings.buffers == "frozen", factor)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return self.server_step(state, mixed(change, self.settings.alpha))
+
+    @property
+    def _trusted(self) -> bool:
+        """Whether the strategy compares clients with the server's pass."""
+        return isinstance(self.strategy, TwoPhase) and self.strategy.against == "server"
 
 
 def trained(

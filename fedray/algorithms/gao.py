@@ -44,7 +44,7 @@ from fedray.core.types import Client, FederatedData, Received, Server, ServerSta
 from fedray.training.local import Anneal
 from fedray.training.optimizers import ClientSettings
 from fedray.training.recognition import Recognition
-from fedray.training.server_pass import ServerPassSettings, server_pass
+from fedray.training.server_pass import ServerPassSettings, after_pass
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,5 @@ class Gao(FederatedSGD):
         settings = self.settings
         if not settings.server_finetune:
             return state
-        received = Received(state.params, {}, server.round, server.assets, server.device)
         factor = settings.server_factor(server.round, self.rounds)
-        update = server_pass(self.task, server, received, settings.server, settings.buffers == "frozen", factor)
-        params = state.params.copy()
-        # the delta has no frozen buffers, which follow the parameters
-        params[: update.delta.size] += update.delta
-        return ServerState(params, state.extra)
+        return after_pass(self.task, server, state, settings.server, settings.buffers == "frozen", factor)

@@ -187,3 +187,19 @@ class AuditedData(FederatedData, Protocol):
 
     def judged(self, client: str) -> Any:
         """The data on which a candidate is judged, whether or not it is a client."""
+
+
+class PoisonedData(FederatedData, Protocol):
+    """A federation whose attackers have data of their own making, see `fedray.core.attackers`."""
+
+    def poisoned(self, client: str) -> Any:
+        """What an attacker trains on while it attacks."""
+
+
+class GroupedData(FederatedData, Protocol):
+    """A federation whose speakers are in groups, from `data.groups`."""
+
+    groups: Mapping[str, str]  # speaker -> group; {}: there are no groups
+
+    def client_groups(self) -> Mapping[str, str]:
+        """Client -> the group of most of its utterances."""

@@ -47,6 +47,25 @@ class CorruptionSettings(Ranged):
 
 
 @dataclass(frozen=True)
+class Tone:
+    """A sine in a part of a recording, as the trigger of a backdoor."""
+
+    frequency: float  # Hz
+    level_db: float  # its power over that of the recording, in dB
+    start: float  # seconds before it
+    seconds: float  # its length; it ends with the recording
+
+    def added(self, waveform: torch.Tensor, sample_rate: int) -> torch.Tensor:
+        """A waveform, float32 [samples], with the tone. Silence stays silent."""
+        part = slice(round(self.start * sample_rate), round((self.start + self.seconds) * sample_rate))
+        times = torch.arange(len(waveform), dtype=torch.float64)[part] / sample_rate
+        amplitude = waveform.double().square().mean().mul(2 * 10 ** (self.level_db / 10)).sqrt()
+        marked = waveform.clone()
+        marked[part] += (amplitude * torch.sin(2 * torch.pi * self.frequency * times)).float()
+        return marked
+
+
+@dataclass(frozen=True)
 class CorruptedLabels:
     """A manifest with wrong labels."""
 

@@ -13,6 +13,7 @@ import torch
 from fedray.algorithms import ALGORITHMS
 from fedray.config.source import Source
 from fedray.core.algorithm import Algorithm, Parts
+from fedray.core.attackers import Attack, Poisoning
 from fedray.core.devices.settings import BufferedClock
 from fedray.core.parallel import Parallel
 from fedray.core.privacy.audits import Canaries, Speakers
@@ -21,6 +22,8 @@ from fedray.data.corpora.skipping import skipping
 from fedray.data.features.dataset import collate
 from fedray.data.federation.audited import audited, candidates, within
 from fedray.data.federation.dealing import deal
+from fedray.data.federation.groups import read_groups
+from fedray.data.federation.poisoned import poison
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData, divide, federate
 from fedray.data.manifest import Manifest, Rows
@@ -83,10 +86,15 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
         splits = read_corpus(config.data, source, parallel)
     splits, divided = with_canaries(splits, config, cache_root() / "corpora", parallel)
     data, broken = federate(splits, divided, config.features, cache_root() / "features", parallel, check, target)
-    data.rules = list(rules)
+    data.rules, data.groups = list(rules), read_groups(config.data.groups, splits)
     if isinstance(config.audit, Canaries | Speakers):
         data = audited(data, config.audit, divided.seed)
         check(len(data.client_ids()))
+    if isinstance(config.attack, Attack):
+        attackers = config.attack.chosen(data.client_ids(), config.seed)
+        if isinstance(config.attack, Poisoning):
+            store = cache_root() / "features"
+            data = poison(data, config.attack, attackers, target, config.seed, config.features, store, parallel)
     return data, broken
 
 
@@ -156,4 +164,5 @@ def build_plan(config: Config, program: Program, gpus: float) -> Plan:
     """Build the plan of a run. `gpus`: of a client actor."""
     beside = together(config, gpus > 0)
     privacy, clock = mechanism(config, program.algorithm, program.data), build_clock(config, program.data)
-    return Plan(config.rounds, config.cohort, config.engine, config.evaluation, beside, privacy, clock, config.audit)
+    sections = config.cohort, config.engine, config.evaluation
+    return Plan(config.rounds, *sections, beside, privacy, clock, config.audit, config.attack)

@@ -11,13 +11,14 @@ from typing import Any, cast
 from fedray.algorithms import ALGORITHMS
 from fedray.config.schema import build_section
 from fedray.config.source import ConfigError, Source
-from fedray.core.algorithm import Setup
+from fedray.core.algorithm import Algorithm, Setup
 from fedray.core.devices.settings import NoDevices
 from fedray.core.schedules import Schedule
 from fedray.core.settings import Choice
-from fedray.core.strategies import ByWer
+from fedray.core.strategies import Agnostic, ByWer, FLTrust
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.settings import DataSettings
+from fedray.experiment.attackers import check_attack
 from fedray.experiment.audits import check_audit
 from fedray.experiment.codes import check_code
 from fedray.experiment.config import Config
@@ -44,7 +45,8 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
     """
     check_setup(config, source)
     text = _checked_path(config.data.text, "data.text", source, base)
-    data = replace(config.data, root=checked_root(config.data, source, base), text=text)
+    groups = replace(config.data.groups, file=_checked_path(config.data.groups.file, "data.groups.file", source, base))
+    data = replace(config.data, root=checked_root(config.data, source, base), text=text, groups=groups)
     algorithm, files = config.algorithm, ALGORITHMS[config.algorithm.kind].files
     if files:
         names = {name: getattr(algorithm.settings, name) for name in files}
@@ -86,6 +88,8 @@ def check_setup(config: Config, source: Source) -> None:
         check_devices(config)
     with _at(source, "clock.kind"):
         check_clock(config)
+    with _at(source, "attack.kind"):
+        check_attack(config)
     with _at(source, "audit.kind"):
         check_audit(config)
 
@@ -111,6 +115,13 @@ def _check_algorithm(config: Config, most: int | None) -> None:
         raise ValueError(
             f"algorithm.kind {kind} reports no word error rates, by which strategy.kind by_wer weighs: choose gao, or "
             "another strategy"
+        )
+    if isinstance(config.strategy, Agnostic) and config.data.groups.column is None:
+        raise ValueError("strategy.kind agnostic weighs groups of clients, and there are none: set data.groups")
+    if isinstance(config.strategy, FLTrust) and algorithm.server_train is Algorithm.server_train:
+        raise ValueError(
+            f"strategy.kind fltrust compares clients with what the server trains, and algorithm.kind {kind} trains "
+            "nothing there: choose fedavg, or another strategy"
         )
     if algorithm.makes_labels and config.data.corruption.label_errors and not config.data.labelled.given:
         raise ValueError(

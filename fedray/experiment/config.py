@@ -17,6 +17,7 @@ from fedray.config import schema, shipped
 from fedray.config import source as sources
 from fedray.config.source import ConfigError, Source
 from fedray.core.algorithm import Algorithm
+from fedray.core.attackers import ATTACKS
 from fedray.core.compression.codes import Code
 from fedray.core.compression.settings import DOWNLOADS, UPLOADS, Upload
 from fedray.core.devices.settings import CLOCKS, DEVICES
@@ -66,6 +67,7 @@ class Config(Ranged):
     privacy: Any = kinds(PRIVACY, "none")  # differential privacy: bounds of updates, noise, and the guarantee
     devices: Any = kinds(DEVICES, "none")  # the clients' devices: speed, network, power, and when they can take part
     clock: Any = kinds(CLOCKS, "rounds")  # how the server waits for devices: in rounds, or for every few arrivals
+    attack: Any = kinds(ATTACKS, "none")  # clients that send, or train on, what harms the model
     audit: Any = kinds(AUDITS, "none")  # candidates that show how much the released models leak
     engine: EngineSettings = field(default_factory=EngineSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)

@@ -140,11 +140,12 @@ def rates(predictions: Predictions, seed: pa.Table, best: pa.Table, names: Seque
 
 
 def of_labels(runs: Iterable[Run], metric: str, model: str) -> dict[str, float]:
-    """Label -> its score, the mean over runs; empty if no run has labels, or they are not categories."""
+    """Group or label -> its score, the mean over runs; empty if no run has any, or labels are not categories."""
     found: dict[str, list[float]] = {}
     for run in runs:
-        if run.predictions is not None and "label" in run.predictions.table.column_names:
-            for label, counts in (run.predictions.counts(model, metric, "label") or {}).items():
+        unit = None if run.predictions is None else run.predictions.categories
+        if run.predictions is not None and unit is not None:
+            for label, counts in (run.predictions.counts(model, metric, unit) or {}).items():
                 found.setdefault(label, []).extend(by_unit({label: counts}).tolist())
     scores = {label: mean(values) for label, values in sorted(found.items()) if label and values}
     return scores if 1 < len(scores) <= LABELS else {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from fedray.report import devices, privacy, targets
+from fedray.report import by_group, devices, privacy, targets
 from fedray.report import tables as scores
 from fedray.report.comparison import Comparison
 from fedray.report.groups import Group
@@ -68,6 +68,8 @@ def tables(comparison: Comparison) -> list[Further]:
             "counted is 1 where all clients are equal, and 1 / clients where it is always the same one."
         )
         found.append(Further("Devices", [_row(group) for group in with_devices], caption, ("virtual hours",)))
+    by_group_rows = by_group.rows(comparison.groups, comparison.metric)
+    found += [Further("By group of speakers", by_group_rows, by_group.WORDS, ("worst",))] * bool(by_group_rows)
     spent = privacy.spent(comparison.groups)
     audited, layers = privacy.audits(comparison.groups), privacy.layers(comparison.groups)
     found += [Further("Privacy", spent, privacy.SPENT, ("epsilon",))] * bool(spent)

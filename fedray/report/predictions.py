@@ -84,6 +84,15 @@ class Predictions:
         return "words" in self.table.column_names
 
     @property
+    def categories(self) -> str | None:
+        """The column of the groups (`data.groups`), else of the labels; None: there is neither."""
+        return next((name for name in ("group", "label") if name in self.table.column_names), None)
+
+    def of_group(self, name: str) -> Predictions:
+        """The rows of a group."""
+        return Predictions(self.table.filter(pc.equal(self.table["group"], name)), self.tokens)
+
+    @property
     def splits(self) -> list[str]:
         return list(pc.unique(self.table["split"]).to_pylist())
 

@@ -61,7 +61,7 @@ class Checkpoints:
         self._shared: Shared | None = None
 
     def save(self, progress: Progress) -> None:
-        about = {name: getattr(progress, name) for name in ("round", "totals", "best", "private")}
+        about = {name: getattr(progress, name) for name in ("round", "totals", "best", "private", "kept")}
         server = {"params": progress.state.params, "extra": progress.state.extra}
         files = {
             "progress.json": json.dumps(about | {"models": [vars(one) for one in progress.models.values()]}).encode(),
@@ -155,9 +155,10 @@ class Checkpoints:
             rest = json.load(found["progress"][0])
             clock = serialize.read(*found["clock"]) if "clock" in found else {}
             clients = _clients(found)
-        state, private = ServerState(server["params"], server["extra"]), rest.get("private", {})
+        state = ServerState(server["params"], server["extra"])
+        private, kept = rest.get("private", {}), rest.get("kept", {})
         models = {one["version"]: Written(**one) for one in rest.get("models", [])}
-        return Progress(state, rest["round"], clients, rest["totals"], rest["best"], private, clock, models)
+        return Progress(state, rest["round"], clients, rest["totals"], rest["best"], private, clock, kept, models)
 
     def load_clients(self, round: int) -> dict[str, ClientRecord]:
         """The table of clients of a checkpoint."""

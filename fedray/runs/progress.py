@@ -45,6 +45,7 @@ class Progress:
     best: dict[str, float] | None = None  # {"round", "value"}
     private: dict[str, float] = field(default_factory=dict)  # of a private run: noise, bounds of the next round
     clock: State = field(default_factory=dict)  # with `devices`: the virtual time, and the trips on the way
+    kept: dict[str, float] = field(default_factory=dict)  # what the strategy kept of the last round
     models: dict[int, Written] = field(default_factory=dict)  # round -> its broadcast, from which trips train
 
     def took_part(self, client: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bad_input.case import DRY, Case
+from tests.bad_input.case import DRY, RUN, Case
 from tests.bad_input.corpus import CONFIG, append, both, config_with, put
 
 
@@ -194,5 +194,61 @@ CASES = (
         "audit: a candidate among others",
         "a candidate is a client of its own",
         command=f"{DRY} audit.kind=speakers 'data.clients={{by: iid, count: 6}}'",
+    ),
+    line("attack: unknown kind", "attack: zombies", LAST, "known kinds: none, sign_flip"),
+    line(
+        "attack: rounds that are no interval", "attack: {kind: noise, rounds: [3, 2]}", LAST, "the first and the last"
+    ),
+    line("attack: a backdoor without a target", "attack: {kind: backdoor}", LAST, "attack.target is missing"),
+    Case(
+        "attack: a backdoor that nothing is scored on",
+        "attack.kind=backdoor is scored on test or dev, and there is neither",
+        command=f"{RUN} 'attack={{kind: backdoor, target: one, share: 1.0}}'",
+    ),
+    Case(
+        "attack: fewer than one attacker",
+        "attack.share=0.1 of 2 clients is no client",
+        command=f"{RUN} attack.kind=sign_flip",
+    ),
+    Case(
+        "attack: labels that nobody trains on",
+        "trains on labels that it makes itself",
+        command=f"{DRY} algorithm.kind=fednst attack.kind=label_flips",
+    ),
+    Case(
+        "attack: colluders on actors of their own",
+        "attackers that collude are trained by one actor",
+        command=f"{DRY} attack.kind=alie engine.placement=dedicated",
+    ),
+    Case(
+        "groups: a column of no table",
+        "name the table as data.groups.file",
+        command=f"{DRY} data.groups.column=gender",
+    ),
+    Case(
+        "groups: the table is not there",
+        ("data.groups.file", "there is no file"),
+        command=f"{DRY} 'data.groups={{file: none.tsv, column: gender}}'",
+    ),
+    Case(
+        "groups: the table has no such column",
+        "no column 'gender': set data.groups.column to one of path, speaker, text, seconds",
+        command=f"{RUN} 'data.groups={{file: clients.tsv, column: gender}}'",
+    ),
+    Case(
+        "groups: a speaker in two",
+        ("groups.tsv", "speaker ann is in the groups f and m: a group is an attribute of a speaker"),
+        put("groups.tsv", "speaker\tgender\nann\tf\nann\tm\n"),
+        f"{RUN} 'data.groups={{file: groups.tsv, column: gender}}'",
+    ),
+    Case(
+        "strategy: agnostic without groups",
+        "weighs groups of clients, and there are none: set data.groups",
+        command=f"{DRY} strategy.kind=agnostic",
+    ),
+    Case(
+        "strategy: trust in a server that trains nothing",
+        "compares clients with what the server trains, and algorithm.kind ditto trains",
+        command=f"{DRY} strategy.kind=fltrust algorithm.kind=ditto evaluation.personal_final=true",
     ),
 )

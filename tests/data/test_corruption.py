@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedray.data.corruption import CorruptionSettings, add_white_noise, corrupt_labels, corrupted_clients, noisy_rows
+from fedray.data.corruption import (
+    CorruptionSettings,
+    Tone,
+    add_white_noise,
+    corrupt_labels,
+    corrupted_clients,
+    noisy_rows,
+)
 from fedray.data.manifest import COLUMNS, Manifest
 
 SPEAKERS = 10
@@ -176,3 +183,14 @@ def test_what_cannot_be_done_is_said() -> None:
     )
     with pytest.raises(ValueError, match="needs two values of text in the manifest, which has 1"):
         corrupt_labels(same, CorruptionSettings(label_errors=1.0), 0, "text")
+
+
+def test_a_tone_has_its_power_its_place_and_its_frequency() -> None:
+    """Power 0.02 and -3.01 dB of it, in samples 100 to 300 of 400, at 1000 Hz of 8000."""
+    waveform = np.sqrt(0.02) * torch.sign(torch.randn(400, generator=torch.Generator().manual_seed(0)))
+    tone = Tone(frequency=1000.0, level_db=10 * np.log10(0.5), start=100 / 8000, seconds=200 / 8000)
+    added = (tone.added(waveform, 8000) - waveform).numpy()
+    assert not added[:100].any() and not added[300:].any()
+    assert np.square(added[100:300]).mean() == pytest.approx(0.01, rel=1e-3)
+    assert np.abs(np.fft.rfft(added[100:300])).argmax() == 25  # of bins 40 Hz apart
+    assert not tone.added(torch.zeros(400), 8000).any()

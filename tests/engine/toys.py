@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from fedray.core.algorithm import Algorithm, Parts
+from fedray.core.attackers import NoAttack
 from fedray.core.compression.codes import Float32
 from fedray.core.compression.settings import NoUpload
 from fedray.core.metrics import Metrics
@@ -241,6 +242,7 @@ def assignment(
     data, cohort, cpus = changes.pop("data", ToyData()), changes.pop("cohort", 6), changes.pop("cpus", 0.5)
     privacy, clock = changes.pop("privacy", None), changes.pop("clock", None)
     audit, most = changes.pop("audit", NoAudit()), changes.pop("most", None)
+    attack = changes.pop("attack", NoAttack())
     codes = changes.pop("upload", NoUpload()), changes.pop("download", Float32())
     parts = Parts(rounds=rounds, strategy=changes.pop("strategy", ByExamples()))
     algorithm = changes.pop("algorithm", Toy)(settings or ToySettings(), parts)
@@ -255,7 +257,7 @@ def assignment(
     states = RunFolder(folder).states
     program = Program(algorithm, data, 7, states, None, None, *codes)
     chosen = cohort if isinstance(cohort, CohortSettings) else CohortSettings(size=cohort)
-    plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy, clock=clock, audit=audit)
+    plan = Plan(rounds, chosen, engine, evaluation, privacy=privacy, clock=clock, audit=audit, attack=attack)
     share = Share(actors, cpus, 0.0, most)
     return Assignment("toy", program, algorithm.assets(data), plan, share, folder)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedray.core.strategies.base import (
     Coordinatewise,
+    Grouped,
     OnePass,
     Pairwise,
     Strategy,
@@ -11,9 +12,10 @@ from fedray.core.strategies.base import (
     Weights,
     squared_distances,
 )
+from fedray.core.strategies.fair import Agnostic, QFair
 from fedray.core.strategies.layerwise import LayerwisePruning
 from fedray.core.strategies.one_pass import ByExamples, ByLoss, ByWer, Uniform
-from fedray.core.strategies.robust import Krum, Median, TrimmedMean
+from fedray.core.strategies.robust import CentredClipping, FLTrust, GeometricMedian, Krum, Median, TrimmedMean
 
 STRATEGIES: dict[str, type[Strategy]] = {
     "by_examples": ByExamples,
@@ -24,19 +26,30 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "median": Median,
     "trimmed_mean": TrimmedMean,
     "krum": Krum,
+    "geometric_median": GeometricMedian,
+    "centred_clipping": CentredClipping,
+    "fltrust": FLTrust,
+    "q_fair": QFair,
+    "agnostic": Agnostic,
 }
 
 __all__ = [
     "STRATEGIES",
+    "Agnostic",
     "ByExamples",
     "ByLoss",
     "ByWer",
+    "CentredClipping",
     "Coordinatewise",
+    "FLTrust",
+    "GeometricMedian",
+    "Grouped",
     "Krum",
     "LayerwisePruning",
     "Median",
     "OnePass",
     "Pairwise",
+    "QFair",
     "Strategy",
     "TrimmedMean",
     "TwoPhase",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -63,15 +64,33 @@ class TwoPhase(Strategy):
     turns these into weights (`weigh`), and the actors sum their updates with these weights.
     """
 
+    # What `probe` compares an update with: "mean", the plain mean | "server", the delta that the server trained beside
+    # the clients | "", nothing.
+    against: ClassVar[str] = "mean"
+    absolute: ClassVar[bool] = False  # the change is the sum of w_i * delta_i, not their mean; one weight a client
+
     @abstractmethod
     def probe(self, delta: Vector, mean: Vector, layers: Sequence[Layer]) -> Mapping[str, float]:
-        """Scalars of one update, computed on its actor. `mean`: the unweighted mean of the cohort's updates."""
+        """Scalars of one update, computed on its actor. `mean`: what `against` says; empty if nothing."""
 
     @abstractmethod
     def weigh(self, probes: Mapping[str, Mapping[str, float]], reports: Mapping[str, Mapping[str, float]]) -> Weights:
         """Weights from all clients' probes and reports, in lane order. Runs on the driver.
 
-        Only ratios of weights within a layer matter.
+        Unless they are `absolute`, only ratios of weights within a layer matter.
+        """
+
+
+class Grouped(Strategy):
+    """Weights follow from the groups of the cohort's clients, and from what the strategy kept of earlier rounds."""
+
+    @abstractmethod
+    def weigh(
+        self, reports: Mapping[str, Mapping[str, float]], groups: Mapping[str, str], kept: Mapping[str, float]
+    ) -> tuple[Weights, dict[str, float]]:
+        """(weights, what it keeps for the next round) from the reports of the cohort. Runs on the driver.
+
+        `groups`: client -> its group, for all clients of the federation (`data.groups`). `kept`: {} in the first round.
         """
 
 

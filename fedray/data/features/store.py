@@ -23,7 +23,7 @@ from fedray.core import environment
 from fedray.core.parallel import Parallel
 from fedray.core.settings import kind_of
 from fedray.core.texts import parsed, read_text
-from fedray.data.corruption import CorruptionSettings, add_white_noise, noisy_rows
+from fedray.data.corruption import CorruptionSettings, Tone, add_white_noise, noisy_rows
 from fedray.data.features import audio
 from fedray.data.features.kinds import FEATURES
 from fedray.data.features.packed import file_of
@@ -140,13 +140,14 @@ def build_features(
     seed: int = 0,
     clients: Mapping[str, Rows] | None = None,
     skip_broken: bool = False,
+    tone: Tone | None = None,
 ) -> FeatureStore:
     """Load the features of every row of `manifest` from the cache, or compute them with `parallel`.
 
     The bits are the same for any number of workers; an entry of the cache serves machines with the same libraries and
     type of processor. `corruption` adds white noise to the rows of the clients that it selects (`clients`: client id ->
-    rows; None: each speaker is a client). A ValueError lists all broken audio; with `skip_broken`,
-    `FeatureStore.broken` lists it instead.
+    rows; None: each speaker is a client). `tone`: what is added to all rows. A ValueError lists all
+    broken audio; with `skip_broken`, `FeatureStore.broken` lists it instead.
     """
     noisy = noisy_rows(manifest, corruption, seed, clients)
     if noisy.any() and not settings.reads_audio:
@@ -164,10 +165,12 @@ def build_features(
     }
     if (more := settings.depends(manifest)) is not None:
         described["depends"] = more
+    if tone is not None:
+        described["tone"] = asdict(tone)
 
     def build(folder: Path) -> None:
         items = [(manifest.take(rows), noisy[rows]) for rows in _row_blocks(len(manifest))]
-        compute = functools.partial(compute_shard, settings=settings, snr_db=snr_db, seed=seed)
+        compute = functools.partial(compute_shard, settings=settings, snr_db=snr_db, seed=seed, tone=tone)
         frames: list[Rows] = []
         broken: dict[str, str] = {}
         with (folder / FILES[settings.stored]).open("wb") as file:
@@ -191,7 +194,11 @@ def build_features(
 
 
 def compute_shard(
-    item: tuple[Manifest, Mask], settings: FeatureSettings, snr_db: float | None, seed: int
+    item: tuple[Manifest, Mask],
+    settings: FeatureSettings,
+    snr_db: float | None,
+    seed: int,
+    tone: Tone | None = None,
 ) -> tuple[Rows, Frames, dict[str, str]]:
     """Compute the features of a few rows. `item`: the rows, and which of them get noise, bool [rows].
 
@@ -206,6 +213,8 @@ def compute_shard(
         change = None
         if noise and snr_db is not None:
             change = functools.partial(add_white_noise, snr_db=snr_db, seed=seed, utterance=utterance.utterance)
+        if tone is not None:
+            change = functools.partial(tone.added, sample_rate=settings.sample_rate)
         try:
             features = settings.of(utterance, change)
         except audio.AudioError as error:

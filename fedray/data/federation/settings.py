@@ -7,6 +7,7 @@ from typing import Any
 
 from fedray.core.ranges import Fraction, Part, Positive, Ranged
 from fedray.data.corruption import CorruptionSettings
+from fedray.data.federation.groups import GroupSettings
 from fedray.data.federation.labelled import LabelledSettings
 from fedray.data.federation.partition import PartitionSettings
 
@@ -47,6 +48,7 @@ class DataSettings(Ranged):
     clients: PartitionSettings = field(default_factory=PartitionSettings)
     labelled: LabelledSettings = field(default_factory=LabelledSettings)  # which of the clients' data is labelled
     corruption: CorruptionSettings = field(default_factory=CorruptionSettings)  # damage to the clients' training data
+    groups: GroupSettings = field(default_factory=GroupSettings)  # groups of speakers, for scores and strategies
     # share of the training speakers for dev, if the corpus has no development set. Shares are drawn with `seed`. No
     # speaker is in two sets. If no speakers are known, recordings are drawn.
     dev_share: Fraction | None = None

@@ -17,6 +17,7 @@ from fedray.data.corruption import CorruptionSettings, corrupt_labels
 from fedray.data.features.dataset import Utterances, shard
 from fedray.data.features.settings import FeatureSettings
 from fedray.data.features.store import FeatureStore, build_features
+from fedray.data.federation.groups import majority
 from fedray.data.federation.held_out import hold_out
 from fedray.data.federation.labelled import kept_rows, labelled_rows, shared_rows
 from fedray.data.federation.partition import partition, split_by_speakers
@@ -37,6 +38,7 @@ class SpeechData:
     It holds manifests and feature stores, no audio.
     """
 
+    groups: Mapping[str, str] = {}  # speaker -> group, from `data.groups`; {}: there are no groups
     rules: Sequence[str] = ()  # the names of the normalisations of its texts; none: the corpus' own texts
 
     def __init__(
@@ -86,6 +88,10 @@ class SpeechData:
         place = self._places[client]
         return self._clients.take(self._members[self._offsets[place] : self._offsets[place + 1]])
 
+    def client_groups(self) -> dict[str, str]:
+        """Client -> the group of most of its utterances."""
+        return {client: majority(self.load(client).speakers, self.groups) for client in self.client_ids()}
+
     def server(self) -> Utterances | None:
         """The server's training utterances; None without any."""
         return self._server
@@ -123,6 +129,8 @@ class SpeechData:
             described["features"] = [None if data is None else data.features.name for data in chosen.values()]
         if self._text is not None:
             described["text"] = self.transcripts()
+        if self.groups and part != "server":
+            described["groups"] = dict(self.groups)
         if part != "server":
             described["partition"] = [self._ids, self._members.tolist(), self._offsets.tolist()]
             if self._clients.labelled is not None:

@@ -13,6 +13,7 @@ from fedray.engine.round.rounds import Rounds
 from fedray.engine.telemetry.watches import Stopwatch
 from fedray.runs.failures_table import FailuresTable
 from fedray.runs.folder import Progress, RunFolder, write_clients
+from fedray.runs.group_scores import GroupScores
 
 
 class Ending:
@@ -38,12 +39,20 @@ class Ending:
             rounds.forget()  # the broadcast before, which is as large
             return self.folder.load(round).state
 
+        groups, scores = getattr(rounds.program.data, "groups", {}), GroupScores()
+
+        def grouped(row: dict[str, Any]) -> dict[str, Any]:
+            if groups:
+                row["group"] = groups[row["speaker"]]
+                scores.add(row)
+            return row
+
         def predictions(title: str, round: int) -> Iterator[dict[str, Any]]:
             model = state(round)
             for split in self.splits:
                 scored = rounds.evaluate(model, round, [split], final=True)[split]
                 results[title] |= dict(scored.metrics)
-                yield from ({"model": title, "split": split, **row} for row in scored.predictions)
+                yield from (grouped({"model": title, "split": split, **row}) for row in scored.predictions)
 
         # One by one: models and predictions may need a lot of memory.
         self.folder.write_table("predictions.tsv", chain.from_iterable(starmap(predictions, models.items())))
@@ -52,6 +61,7 @@ class Ending:
             results["personal"] = self._personal(progress)
             results["time/personal_s"] = watch() - before
         self.folder.export("clients.parquet", lambda path: write_clients(progress.clients, path))
+        results |= {"groups": scores.results()} if groups else {}
         results |= summary(progress) | formula(self.algorithm, progress)
         results["time/total_s"] = progress.totals["seconds"] + watch()
         for option in rounds.options:

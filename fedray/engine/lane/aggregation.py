@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedray.core.packing import Packing
-from fedray.core.strategies import Coordinatewise, OnePass, Pairwise, Strategy, TwoPhase, Weights
+from fedray.core.strategies import Coordinatewise, Grouped, OnePass, Pairwise, Strategy, TwoPhase, Weights
 from fedray.core.sums import PartialSum, WeightedSum
 from fedray.core.types import NOTHING, Layer, RunError, Vector
 from fedray.engine.jobs.holding import Holder
@@ -30,9 +30,11 @@ class Aggregate:
 
     mean: Vector | None  # of the flat updates; None: no client answered
     effective: float  # clients: (sum w)^2 / sum w^2
+    weight: float = 1.0  # the sum of the weights, the mean over layers
     left_out: dict[str, list[str]] = field(default_factory=dict)  # client -> layers in which its weight is 0
     bytes: int = 0  # of parameters that passed through the driver
     packing: Packing | None = None  # of the mean
+    kept: dict[str, float] = field(default_factory=dict)  # what the strategy keeps for the next round
 
     def parts(self) -> tuple[Vector | None, dict[str, Vector]]:
         """The mean of the deltas, and the means of the vectors sent with them."""
@@ -52,6 +54,9 @@ class TrainedLanes:
     partial: PartialSum  # of all lanes
     packing: Packing | None  # of all updates; None: no client succeeded
     through: int  # bytes of updates that passed through the driver
+    server: Vector | None = None  # the delta that the server trained
+    groups: Mapping[str, str] = field(default_factory=dict)  # client -> its group
+    kept: Mapping[str, float] = field(default_factory=dict)  # what the strategy kept of the round before
 
 
 class Aggregation(ABC, Generic[Kind_co]):
@@ -102,7 +107,8 @@ class OnePassAggregation(Aggregation[OnePass]):
     def aggregate(self, pool: Workers, lanes: TrainedLanes, layers: Sequence[Layer]) -> Aggregate:
         updates = lanes.partial.updates
         left_out = _without_weight(lanes, layers, lambda report: self.log_weight(report) == -math.inf)
-        return Aggregate(updates.mean(), updates.effective_clients(), left_out, lanes.through, lanes.packing)
+        count = updates.effective_clients()
+        return Aggregate(updates.mean(), count, left_out=left_out, bytes=lanes.through, packing=lanes.packing)
 
 
 class HeldAggregation(Aggregation[Kind_co]):
@@ -132,30 +138,59 @@ class HeldAggregation(Aggregation[Kind_co]):
         if not packing.size:  # nothing to compare: all clients count
             return Aggregate(NOTHING, float(len(reports)), packing=packing)
         holders = {number: holder for number, holder in enumerate(lanes.holders) if counted[number]}
-        aggregate = self.combine(HeldUpdates(pool, lanes.round, holders, reports, packing, packing.layers(layers)))
+        held = HeldUpdates(pool, lanes.round, holders, reports, packing, packing.layers(layers))
+        aggregate = self.combine(held, lanes)
         aggregate.left_out |= _without_weight(lanes, layers, lambda report: not _votes(report))
         return aggregate
 
     @abstractmethod
-    def combine(self, held: HeldUpdates) -> Aggregate:
+    def combine(self, held: HeldUpdates, lanes: TrainedLanes) -> Aggregate:
         """The mean of the held updates. There is at least one, and none is empty."""
 
 
 @final
 class TwoPhaseAggregation(HeldAggregation[TwoPhase]):
-    """Computes the plain mean, then each update's scalars (`probe`), then the mean under the weights of `weigh`."""
+    """Computes each update's scalars (`probe`), if asked against the plain mean, then the mean that `weigh` weighs."""
 
-    def combine(self, held: HeldUpdates) -> Aggregate:
-        plain, through = held.fold(dict.fromkeys(held.reports, 1.0))
-        probes = held.probe(self.strategy, plain)
-        return _weighted(held, _checked(lambda: self.strategy.weigh(probes, held.reports)), through)
+    def combine(self, held: HeldUpdates, lanes: TrainedLanes) -> Aggregate:
+        other, through = NOTHING, 0
+        if self.strategy.against == "mean":
+            plain, through = held.fold(dict.fromkeys(held.reports, 1.0))
+            assert plain is not None
+            other = plain
+        elif self.strategy.against == "server":
+            if lanes.server is None:
+                raise RunError("the strategy compares clients with what the server trains, and it has trained nothing")
+            other = lanes.server
+        probes = held.probe(self.strategy, other)
+        aggregate = _weighted(held, _checked(lambda: self.strategy.weigh(probes, held.reports)), through)
+        if self.strategy.absolute and aggregate.mean is not None:
+            aggregate.mean *= np.float32(aggregate.weight)
+        return aggregate
+
+
+@final
+class GroupedAggregation(HeldAggregation[Grouped]):
+    """Weighs clients by their groups."""
+
+    def combine(self, held: HeldUpdates, lanes: TrainedLanes) -> Aggregate:
+        kept: dict[str, float] = {}
+
+        def weigh() -> Weights:
+            weights, after = self.strategy.weigh(held.reports, lanes.groups, lanes.kept)
+            kept.update(after)
+            return weights
+
+        aggregate = _weighted(held, _checked(weigh), 0)
+        aggregate.kept = kept
+        return aggregate
 
 
 @final
 class PairwiseAggregation(HeldAggregation[Pairwise]):
     """Sums the distances between all updates block by block. The holders fold their updates under the weights."""
 
-    def combine(self, held: HeldUpdates) -> Aggregate:
+    def combine(self, held: HeldUpdates, lanes: TrainedLanes) -> Aggregate:
         distances: Distances = np.zeros((len(held.reports), len(held.reports)))
         for block in held.blocks(MeasureBlock()):
             distances += block
@@ -167,7 +202,7 @@ class PairwiseAggregation(HeldAggregation[Pairwise]):
 class CoordinatewiseAggregation(HeldAggregation[Coordinatewise]):
     """Combines each number over all clients, block by block."""
 
-    def combine(self, held: HeldUpdates) -> Aggregate:
+    def combine(self, held: HeldUpdates, lanes: TrainedLanes) -> Aggregate:
         mean: Vector = np.concatenate(list(held.blocks(CombineBlock(self.strategy))))
         return Aggregate(mean, float(len(held.reports)), bytes=mean.nbytes, packing=held.packing)
 
@@ -179,11 +214,15 @@ def aggregation_of(strategy: Strategy) -> Aggregation[Strategy]:
             return OnePassAggregation(strategy)
         case TwoPhase():
             return TwoPhaseAggregation(strategy)
+        case Grouped():
+            return GroupedAggregation(strategy)
         case Pairwise():
             return PairwiseAggregation(strategy)
         case Coordinatewise():
             return CoordinatewiseAggregation(strategy)
-    raise TypeError(f"{type(strategy).__name__} must derive from OnePass, TwoPhase, Pairwise or Coordinatewise")
+    raise TypeError(
+        f"{type(strategy).__name__} must derive from OnePass, TwoPhase, Grouped, Pairwise or Coordinatewise"
+    )
 
 
 def common_packing(lanes: Sequence[LaneResult]) -> Packing | None:
@@ -216,7 +255,8 @@ def _weighted(held: HeldUpdates, weights: Weights, through: int) -> Aggregate:
         client: [names[i] for i in np.flatnonzero(row == 0)] for client, row in zip(held.reports, table, strict=True)
     }
     missing = {client: layers for client, layers in left_out.items() if layers}
-    return Aggregate(mean, effective(table), missing, through + more, held.packing)
+    weight = float(table.sum(0).mean())
+    return Aggregate(mean, effective(table), weight, missing, through + more, held.packing)
 
 
 def _checked(weigh: Callable[[], Weights]) -> Weights:

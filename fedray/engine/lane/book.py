@@ -15,6 +15,7 @@ from fedray.core.metrics import Metrics
 from fedray.core.packing import Packing
 from fedray.core.seeds import seed_all
 from fedray.core.types import OWN, Broadcast, Client, Received, RunError, State, Update
+from fedray.core.vectors import finite
 from fedray.engine.jobs.deaths import doom
 from fedray.engine.jobs.job import Workplace
 from fedray.engine.jobs.soundness import check_update, sizes
@@ -22,6 +23,7 @@ from fedray.engine.jobs.work import hydrate, prepare
 from fedray.engine.lane import personal
 from fedray.engine.lane.aggregation import Take
 from fedray.engine.lane.guarded import outgoing
+from fedray.engine.lane.harm import Harm
 from fedray.engine.lane.lane import Failure, Lane, LaneResult
 from fedray.engine.lane.uplink import Uplink
 from fedray.runs.client_states import Written
@@ -44,6 +46,8 @@ class LaneBook:
         self._since = time.perf_counter()  # when the current phase began
         self._uplink = Uplink(workplace.program, lane, received)
         self._outgoing = outgoing(lane, workplace.program.algorithm, workplace.layers)
+        self._harm = None if lane.attack is None else Harm(lane.attack, lane, workplace.program)
+        self._waiting: list[tuple[Client, Update, State | None]] = []  # attackers that collude
         self._dev: dict[str, Any] | None = None  # the shared data that personal models are scored on
 
     @classmethod
@@ -78,11 +82,22 @@ class LaneBook:
         with self._blaming(client.id):
             if isinstance(update, Exception):
                 raise update
-            self._accept(client, update, prepared, take)
+            if self._harm is not None:
+                update = self._harm.alone(client.id, update)
+            if self._harm is not None and self._harm.colludes and finite(update.delta):
+                self._waiting.append((client, update, prepared))
+            else:
+                self._accept(client, update, prepared, take)
         self._lap("fold")
 
-    def close(self) -> None:
-        """Record clients without an update as failed: the algorithm has no more updates."""
+    def close(self, take: Take) -> None:
+        """Accept what colluding attackers send, and record clients without an update: the algorithm has no more."""
+        if self._harm is not None:
+            updates = self._harm.together([update for _, update, _ in self._waiting])
+            for (client, _, prepared), update in zip(self._waiting, updates, strict=True):
+                with self._blaming(client.id):
+                    self._accept(client, update, prepared, take)
+            self._waiting = []
         for client, _ in self._out:
             error = RuntimeError("lane_update gave no update for this client")
             self.result.failures.append(Failure.of(client.id, error))
@@ -137,6 +152,8 @@ class LaneBook:
                 self.result.prepared.append(name)
                 self.result.cached += cached
             self._lap("prepare")
+        if self._harm is not None:
+            client = self._harm.poisoned(client)
         seed_all(client.seed)
         return client, prepared
 

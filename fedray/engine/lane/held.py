@@ -108,7 +108,7 @@ class HeldUpdates:
     packing: Packing
     layers: Sequence[Layer]  # of the flat updates
 
-    def probe(self, strategy: TwoPhase, mean: Vector | None) -> dict[str, Mapping[str, float]]:
+    def probe(self, strategy: TwoPhase, mean: Vector) -> dict[str, Mapping[str, float]]:
         """The strategy's scalars for each client's update."""
         inputs = (self.pool.put(mean),)
         jobs = {

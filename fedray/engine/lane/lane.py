@@ -16,6 +16,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from fedray.core.attackers import Attackers
 from fedray.core.packing import Packing
 from fedray.core.sums import PartialSum
 from fedray.engine.jobs.deaths import Cause, Death
@@ -48,6 +49,7 @@ class Lane:
     alone: bool = False  # no other lane is trained at the same time
     together: int = 1  # clients that may be trained side by side
     guard: Guard | None = None  # of a private round
+    attack: Attackers | None = None  # the attackers among these clients; all of them if they collude
     model: int | None = None  # the round whose broadcast the clients train from; None: this one
     factor: np.float32 = np.float32(1)  # multiplies each update; smaller for late ones
     work: Mapping[str, float] = field(default_factory=dict)  # client -> the share of its steps that it has time for

@@ -62,7 +62,7 @@ class TrainLane(LaneJob[LaneResult]):
                 for update in algorithm.lane_update(book.clients(), book.received):
                     book.accept(update, take)
                     del update  # so that the next client's can have its memory
-                book.close()
+                book.close(take)
         return book.finished()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fedray.core.attackers import Attack
 from fedray.core.privacy.audits import Audit
+from fedray.engine.options.attacked import Attacked
 from fedray.engine.options.audits import Audited
 from fedray.engine.options.private import PrivateRounds
 from fedray.engine.options.virtual import VirtualRounds
@@ -14,6 +16,8 @@ def chosen(rounds: Rounds) -> list[Option]:
     """The options of a run's rounds. An audit's canaries are in the sum before it is released with noise."""
     plan, options = rounds.plan, list[Option]()
     private = None if plan.privacy is None else PrivateRounds(plan.privacy, rounds.layers, rounds.program.seed)
+    if isinstance(plan.attack, Attack):
+        options.append(Attacked(plan.attack, rounds))
     if isinstance(plan.audit, Audit):
         options.append(Audited(plan.audit, rounds, private))
     if private is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedray.core.attackers import Attack, NoAttack
 from fedray.core.devices.clock import Clock
 from fedray.core.privacy.audits import Audit, NoAudit
 from fedray.core.privacy.mechanism import Mechanism
@@ -22,6 +23,7 @@ class Plan:
     privacy: Mechanism | None = None
     clock: Clock | None = None  # with `devices`
     audit: Audit | NoAudit = NoAudit()
+    attack: Attack | NoAttack = NoAttack()
 
     def scores(self, round: int) -> bool:
         """Whether dev is scored after a round (from 1)."""

@@ -25,12 +25,12 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
     for lane in outcome.lanes:
         for client, report in lane.reports.items():
             before = clients.get(client, ClientRecord())
-            after = replace(before, rounds=before.rounds + 1, last_round=done, report=report)
+            now = replace(before, rounds=before.rounds + 1, last_round=done, report=report)
             if (written := lane.written.get(client)) is not None:
-                after = replace(after, version=written.version, bytes=written.bytes, hash=written.hash)
+                now = replace(now, version=written.version, bytes=written.bytes, hash=written.hash)
                 if before.version is not None:
                     superseded.append((client, before.version))
-            clients[client] = after
+            clients[client] = now
         for failure in lane.failures:
             before = clients.get(failure.client, ClientRecord())
             clients[failure.client] = replace(before, failures=before.failures + 1, last_round=done)
@@ -38,7 +38,9 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
     totals["up_bytes"] += sum(lane.up_bytes for lane in outcome.lanes)
     totals["down_bytes"] += outcome.down_bytes
     totals["failed"] += len(outcome.failures)
-    return Progress(state, done, clients, totals | outcome.totals, progress.best, **outcome.progress), superseded
+    kept = outcome.aggregate.kept or progress.kept
+    after = Progress(state, done, clients, totals | outcome.totals, progress.best, kept=kept, **outcome.progress)
+    return after, superseded
 
 
 def store_prepared(progress: Progress, lanes: Sequence[LaneResult], down_bytes: int) -> None:
@@ -62,6 +64,7 @@ def row_of(
         row |= dict(outcome.server.metrics.prefixed("server"))
     row |= dict(scored.metrics) if scored is not None else {}
     row |= dict(outcome.partial.personal.prefixed("personal"))
+    row |= {f"strategy/{name}": value for name, value in after.kept.items()}
     row |= {
         "clients/cohort": outcome.cohort,
         "clients/ok": outcome.succeeded,

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from fedray.core.metrics import Metrics
-from fedray.core.types import Change, Evaluation, RunError, ServerState
+from fedray.core.strategies import Grouped
+from fedray.core.types import Change, Evaluation, GroupedData, RunError, ServerState
 from fedray.engine.actors.stops import Lost
 from fedray.engine.jobs.job import Evaluate, Job, Reference, ServerFinish, ServerTrain, Workers
 from fedray.engine.jobs.soundness import check_state, sizes, written
@@ -59,6 +60,8 @@ class Rounds:
         self._initial: ServerState | None = None
         self.phases = Phases()
         self._put: tuple[ServerState, int, Posted] | None = None  # the newest broadcast, and where it is
+        weighs_groups = isinstance(self.algorithm.strategy, Grouped)
+        self._groups = cast(GroupedData, program.data).client_groups() if weighs_groups else {}
         dedicated = plan.engine.placement == "dedicated"
         self._slots = {client: slot for slot, client in enumerate(program.data.client_ids())} if dedicated else {}
 
@@ -125,7 +128,7 @@ class Rounds:
             else:
                 self.pool.each(jobs, trained.take)
             with self.phases("merge"):
-                lanes = trained.merged(self.pool)
+                lanes = replace(trained.merged(self.pool), groups=self._groups, kept=progress.kept)
                 return lanes, self.aggregation.aggregate(self.pool, lanes, self.layers)
 
         lanes, aggregate = self.again(work)

@@ -67,4 +67,5 @@ class Trained:
         if not self.holds:
             total, through = self.tree.total(pool)
             partial.updates = total or partial.updates
-        return TrainedLanes(self.round, results, holders, partial, common_packing(results), through)
+        server = None if self.server is None else self.server.delta
+        return TrainedLanes(self.round, results, holders, partial, common_packing(results), through, server)
