@@ -43,17 +43,20 @@ class CremaD:
     """
 
     labels: str = "votes"  # votes | names
-    fold: int = 5  # fold, from 1 to 5, whose actors are the test set
+    # fold, from 1 to 5, whose actors are the test set; 0: none, all actors train (FedMLAC's 91; see data.own_share)
+    fold: int = 5
     dev_fold: int | None = None  # null: the fold before `fold`, or 5 before 1; 0: no dev set, as in FedAudio
 
     def __post_init__(self) -> None:
         check_choice("labels", self.labels, ("votes", "names"))
-        check_choice("fold", self.fold, FOLDS)
+        check_choice("fold", self.fold, (0, *FOLDS))
         if self.dev_fold is not None:
             check_choice("dev_fold", self.dev_fold, (0, *(fold for fold in FOLDS if fold != self.fold)))
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """Read train, dev (unless dev_fold is 0) and test. Lengths come from file headers, read in parallel.
+        """Read train, dev (unless dev_fold is 0) and test; with fold=0, train and the dev_fold asked for.
+
+        Lengths come from file headers, read in parallel.
 
         Raises ValueError with the file or the line that is missing or wrong, and for actors without recordings.
         """
@@ -74,9 +77,11 @@ class CremaD:
         }
         manifest = assemble(source, lines, columns, home / "AudioWAV", parallel)
         fold = np.array([fold_of(int(actor)) for actor in columns["speaker"]])
-        dev = (self.fold - 2) % len(FOLDS) + 1 if self.dev_fold is None else self.dev_fold
-        chosen = {"train": (fold != self.fold) & (fold != dev), "dev": fold == dev, "test": fold == self.fold}
-        splits = {split: manifest.take(np.flatnonzero(rows)) for split, rows in chosen.items() if split != "dev" or dev}
+        before = (self.fold - 2) % len(FOLDS) + 1 if self.fold else 0
+        held = {"dev": before if self.dev_fold is None else self.dev_fold, "test": self.fold}
+        chosen = {"train": ~np.isin(fold, list(held.values()))}
+        chosen |= {split: fold == number for split, number in held.items() if number}
+        splits = {split: manifest.take(np.flatnonzero(rows)) for split, rows in chosen.items()}
         if empty := [split for split, part in splits.items() if not len(part)]:
             raise ValueError(f"{source} has no labels for the actors of {empty[0]}: restore the corpus' file")
         return splits

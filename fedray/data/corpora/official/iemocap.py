@@ -42,14 +42,15 @@ class Iemocap:
     """
 
     parts: str = "all"  # all | impro (FedAudio, FedMLAC) | script
-    test_session: int = 5  # session whose speakers are the test set (leave one session out)
+    # session whose speakers are the test set (leave one session out); 0: none, all speakers train (FedMLAC's 10)
+    test_session: int = 5
     test_speaker: str | None = None  # one speaker is the test set instead, such as "Ses03M" (leave one speaker out)
     # session of the dev set; null: the one before test_session (5 before 1), or with test_speaker its partner; 0: none
     dev_session: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("parts", self.parts, ("all", "impro", "script"))
-        check_choice("test_session", self.test_session, SESSIONS)
+        check_choice("test_session", self.test_session, (0, *SESSIONS))
         if self.test_speaker is not None:
             check_choice("test_speaker", self.test_speaker, SPEAKERS)
         tested = self.test_session if self.test_speaker is None else SPEAKERS.index(self.test_speaker) // 2 + 1
@@ -57,7 +58,9 @@ class Iemocap:
             check_choice("dev_session", self.dev_session, (0, *(session for session in SESSIONS if session != tested)))
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
-        """Read train, dev (unless dev_session is 0) and test. Lengths come from file headers, read in parallel.
+        """Read train, dev (unless dev_session is 0) and test; with test_session=0, train and the dev_session asked for.
+
+        Lengths come from file headers, read in parallel.
 
         Raises ValueError with the session, the file, or the line of an evaluation that is missing or wrong.
         """
@@ -89,7 +92,8 @@ class Iemocap:
             "dev": np.isin(speakers, dev),
             "test": np.isin(speakers, test),
         }
-        splits = {split: manifest.take(np.flatnonzero(rows)) for split, rows in chosen.items() if split != "dev" or dev}
+        wanted = {"train": True, "dev": bool(dev), "test": bool(test)}
+        splits = {split: manifest.take(np.flatnonzero(rows)) for split, rows in chosen.items() if wanted[split]}
         if empty := [split for split, part in splits.items() if not len(part)]:
             raise ValueError(f"{home} has no turns in the four classes for {empty[0]}: restore the corpus' evaluations")
         return splits
@@ -101,8 +105,8 @@ class Iemocap:
             pair = next(pair for pair in both.values() if self.test_speaker in pair)
             partner = [name for name in pair if name != self.test_speaker]
             return [self.test_speaker], partner if self.dev_session is None else both[self.dev_session]
-        dev = (self.test_session - 2) % len(SESSIONS) + 1 if self.dev_session is None else self.dev_session
-        return both[self.test_session], both[dev]
+        before = (self.test_session - 2) % len(SESSIONS) + 1 if self.test_session else 0
+        return both[self.test_session], both[before if self.dev_session is None else self.dev_session]
 
     def _session(self, home: Path, session: int, reasons: dict[str, list[str]]) -> list[Turn]:
         """Read the rated turns of a session in the chosen parts. Adds turns without a rating to `reasons`."""

@@ -72,6 +72,9 @@ def test_folds_are_over_actors(made: Path) -> None:
             str(actor) for actor in range(1038, 1056)
         }
         assert [len(set(part.column("speaker"))) for part in read("crema_d", made, dev_fold=0).values()] == [73, 18]
+        every = read("crema_d", made, fold=0)
+        assert list(every) == ["train"] and len(set(every["train"].column("speaker"))) == 91
+        assert list(read("crema_d", made, fold=0, dev_fold=3)) == ["train", "dev"]
     _, clients, _ = divide(splits, DataSettings())
     assert set(partition(clients, PartitionSettings(), 0)) == actors["train"]
 
@@ -80,7 +83,7 @@ def test_folds_are_over_actors(made: Path) -> None:
     ("options", "words"),
     [
         ({"labels": "faces"}, "data.options.labels must be one of votes, names, not faces"),
-        ({"fold": 0}, "data.options.fold must be one of 1, 2, 3, 4, 5, not 0"),
+        ({"fold": 6}, "data.options.fold must be one of 0, 1, 2, 3, 4, 5, not 6"),
         ({"fold": 2, "dev_fold": 2}, "data.options.dev_fold must be one of 0, 1, 3, 4, 5, not 2"),
     ],
 )

@@ -72,6 +72,8 @@ def test_one_session_or_one_speaker_is_left_out(made: Path) -> None:
     assert speakers() == {"train": everyone - sessions[5] - sessions[4], "dev": sessions[4], "test": sessions[5]}
     assert speakers(test_session=1)["dev"] == sessions[5]
     assert speakers(test_session=2, dev_session=0) == {"train": everyone - sessions[2], "test": sessions[2]}
+    assert speakers(test_session=0) == {"train": everyone}
+    assert speakers(test_session=0, dev_session=1) == {"train": everyone - sessions[1], "dev": sessions[1]}
     one = speakers(test_speaker="Ses02M")
     assert one == {"train": everyone - sessions[2], "dev": {"Ses02F"}, "test": {"Ses02M"}}
     assert speakers(test_speaker="Ses02M", dev_session=0) == {"train": everyone - {"Ses02M"}, "test": {"Ses02M"}}
@@ -83,7 +85,7 @@ def test_one_session_or_one_speaker_is_left_out(made: Path) -> None:
     ("options", "words"),
     [
         ({"parts": "improvised"}, "data.options.parts must be one of all, impro, script, not improvised"),
-        ({"test_session": 6}, "data.options.test_session must be one of 1, 2, 3, 4, 5, not 6"),
+        ({"test_session": 6}, "data.options.test_session must be one of 0, 1, 2, 3, 4, 5, not 6"),
         ({"test_speaker": "Ses06F"}, "data.options.test_speaker must be one of Ses01F, Ses01M, .*, not Ses06F"),
         ({"test_session": 2, "dev_session": 2}, "data.options.dev_session must be one of 0, 1, 3, 4, 5, not 2"),
         ({"test_speaker": "Ses03F", "dev_session": 3}, "data.options.dev_session must be one of 0, 1, 2, 4, 5, not 3"),
