@@ -72,6 +72,12 @@ def read(path: Path, overrides: Iterable[str] = ()) -> Source:
     return _overridden(values, origins | {"": str(path)}, overrides)
 
 
+def own_overrides(path: Path) -> list[str]:
+    """The keys that a YAML file sets itself, not those of the file it extends, as overrides; without its name."""
+    values, _ = _read_one(path, ())
+    return [override(key, value) for key, value in dotted(values).items() if key not in ("name", "extends")]
+
+
 def from_mapping(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
     """Read a mapping in Python and the configuration that it extends, and apply dotted overrides."""
     found, origins = _copied(dict(values)), dict[str, str]()
@@ -180,6 +186,11 @@ def as_value(text: str) -> str:
     return json.dumps(text.replace("${", "\\${"), ensure_ascii=False)
 
 
+def override(key: str, value: object) -> str:
+    """The override `key=value`."""
+    return f"{key}={as_value(value) if isinstance(value, str) else json.dumps(value)}"
+
+
 def _resolved(values: Values, origins: dict[str, str], replaced: tuple[Replaced, ...]) -> Source:
     """Replace interpolations (`${seed}`) by the values they name."""
     if _is_plain(values):  # most configurations: a grid reads thousands of them
@@ -218,6 +229,16 @@ def _problem(error: Exception) -> str:
 
 def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, str]]:
     """Values and origins of a file and of the files it extends. `seen`: the files that extend this one."""
+    values, origins = _read_one(path, seen)
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values, origins
+    below, places = _read_file(_extended(path, str(parent), origins["extends"]), (*seen, path.resolve()))
+    return merged(below, values), places | origins
+
+
+def _read_one(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, str]]:
+    """Values and origins of a file alone, `extends` among them."""
     if path.resolve() in seen:
         raise ConfigError(f"{path}: extends itself, by way of {' -> '.join(str(p) for p in seen)}")
     try:
@@ -241,12 +262,7 @@ def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, st
         raise ConfigError(str(error)) from error
     except RecursionError as error:
         raise ConfigError(f"{path}: is nested too deep for a configuration") from error
-    origins = dict(_lines(node, "", str(path)))
-    parent = values.pop("extends", None)
-    if parent is None:
-        return values, origins
-    below, places = _read_file(_extended(path, str(parent), origins["extends"]), (*seen, path.resolve()))
-    return merged(below, values), places | origins
+    return values, dict(_lines(node, "", str(path)))
 
 
 def _extended(path: Path, parent: str, where: str) -> Path:

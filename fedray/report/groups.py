@@ -1,4 +1,4 @@
-"""Groups of runs that differ in their seeds only: the settings that distinguish groups, and their labels."""
+"""Groups of runs that differ in seeds and folds only: the settings that distinguish groups, and their labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from fedray.report.bootstrap import Change, Counts, Interval
 from fedray.report.recorded import Run
 from fedray.report.words import rising
 
-SEEDS = ("seed", "data.seed")
+# Keys whose values repeat a run: seeds, and the folds that official corpora are scored on in turn.
+REPEATS = (
+    "seed",
+    "data.seed",
+    *(f"data.options.{name}" for name in ("fold", "test_folds", "test_session", "test_speaker")),
+)
 BARE = ("name", "method")  # keys of which a label shows only the value, as of kinds
 ABSENT = "absent"  # the value of a key that a run's configuration lacks
 LIST_SHOWN = 3  # entries of a list that a label shows
@@ -27,7 +32,7 @@ RUNS_SHOWN = 8  # runs that an error names
 class Group:
     """Runs with the same settings. The key of a member pairs it with the matching member of another group.
 
-    The key holds the seeds, and whatever else distinguishes runs of one group and one seed.
+    The key holds the seeds and folds, and whatever else distinguishes runs of one group and one seed.
     """
 
     label: str
@@ -117,7 +122,7 @@ def group(runs: Sequence[Run], first: Sequence[str] = (), only: bool = False) ->
             raise ValueError(f"no run's configuration has the key {key}; keys are dotted, such as algorithm.alpha")
     keys = [key for key in _keys(runs) if key in first or not key.startswith("tracker.")]
     differing = [key for key in keys if len({_text(run, key) for run in runs}) > 1]
-    free = [key for key in differing if key not in (*first, *SEEDS) and not key.startswith("engine.")]
+    free = [key for key in differing if key not in (*first, *REPEATS) and not key.startswith("engine.")]
     apart = [*first, *([] if only else free)]
     pooled = [key for key in differing if key not in apart]
     together: dict[tuple[str, ...], list[Run]] = {}
@@ -220,7 +225,7 @@ def _pairing(groups: Collection[Sequence[Run]], pooled: Sequence[str]) -> list[s
 
     Keys that differ only between groups are left out: with them no run would have a pair.
     """
-    seeds = [key for key in pooled if key in SEEDS]
+    seeds = [key for key in pooled if key in REPEATS]
     alike: dict[tuple[int, *tuple[str, ...]], list[Run]] = {}
     for number, runs in enumerate(groups):
         for run in runs:

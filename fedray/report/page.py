@@ -36,7 +36,7 @@ from fedray.report.figures import (
     Trend,
     Trips,
 )
-from fedray.report.groups import SEEDS
+from fedray.report.groups import REPEATS
 from fedray.report.recorded import Run
 from fedray.report.words import kept, minus, number, title
 from fedray.runs.folder import RunFolder
@@ -182,7 +182,7 @@ def figures(comparison: Comparison) -> list[Figure]:
 def _comparisons(comparison: Comparison) -> list[Figure]:
     if len(comparison.groups) < 2 or not any(group.score(comparison.metric) is not None for group in comparison.groups):
         return []
-    swept = [key for key in comparison.sweep.keys if key not in SEEDS]
+    swept = [key for key in comparison.sweep.keys if key not in REPEATS]
     numbers = [key for key in swept if all(is_number(run.settings.get(key)) for run in comparison.runs)]
     if len(comparison.groups) > len(COLOURS) and swept:
         return [Scatter(tuple(swept), comparison.metric)]

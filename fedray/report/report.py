@@ -108,7 +108,7 @@ def read(
     sweep, figures = sweep_description.read(RunFolder(place)) if len(paths) == 1 else (SweepDescription(), ())
     if sweep.metric is not None and any(run.metrics for run in runs):
         known_metric(sweep.metric, runs)
-    swept = [key for key in sweep.keys if key not in groups.SEEDS and any(key in run.settings for run in runs)]
+    swept = [key for key in sweep.keys if key not in groups.REPEATS and any(key in run.settings for run in runs)]
     found = groups.group(runs, group_by or swept, only=bool(group_by))
     reference = groups.matching(sweep.reference, found) if sweep.reference is not None else ()
     return Report(

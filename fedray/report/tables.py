@@ -16,7 +16,7 @@ from fedray.core.texts import cell, rich_text
 from fedray.report import privacy, targets
 from fedray.report.comparison import Comparison
 from fedray.report.effort import spent
-from fedray.report.groups import SEEDS, Group
+from fedray.report.groups import REPEATS, Group
 from fedray.report.recorded import Run
 from fedray.report.words import duration, in_percent, in_points, minus, number, rising, span, title, with_unit
 from fedray.runs.scores import INITIAL, first_model
@@ -149,7 +149,7 @@ def _markdown_cell(text: str) -> str:
 def as_csv(comparison: Comparison) -> str:
     """A row per run: its name, group, settings, seeds, scores, totals, and means over the rounds."""
     lines, target = [], comparison.target
-    keys = dict.fromkeys([*(key for group in comparison.groups for key in group.settings), *SEEDS])
+    keys = dict.fromkeys([*(key for group in comparison.groups for key in group.settings), *REPEATS])
     for group in comparison.groups:
         for run in group.runs:
             line: dict[str, object] = {"run": run.name, "group": group.label, "finished": run.finished}

@@ -17,7 +17,7 @@ from ray.exceptions import RayTaskError
 from ray.tune import ResultGrid
 
 from fedray import report
-from fedray.config.source import as_value
+from fedray.config.source import as_value, own_overrides
 from fedray.core.privacy.settings import Private
 from fedray.core.types import RunError
 from fedray.core.words import words
@@ -32,8 +32,8 @@ from fedray.sweep import choices, tuning
 from fedray.sweep.choices import DRAWS, Choices
 from fedray.sweep.prepare import prepare, pretrained, transcripts
 from fedray.sweep.reserve import reserve
-from fedray.sweep.space import Space, combinations, for_search, grid_values, is_conditional, shown, smoke
-from fedray.sweep.study import Study, Sweep, find, with_files
+from fedray.sweep.space import Space, combinations, for_search, grid_values, is_conditional, shown, smoke, widened
+from fedray.sweep.study import Study, Sweep, find, overlaps, with_files
 
 FAILED, INTERRUPTED = 1, 130
 ERROR = "error.txt"  # written by Tune to the folder of a trial
@@ -44,6 +44,8 @@ def main(sweep: Sweep, arguments: Sequence[str] | None = None) -> int:
     """Run a sweep; returns the exit status: 0 success, 1 failed or unfinished trials, 2 bad input, 130 interrupted."""
     try:
         options = _parse(sweep, arguments)
+        sweep = _asked(sweep, options)
+        options.overrides = [*_of_configuration(sweep, options), *options.overrides]
         return _sweep(sweep, options)
     except (ValueError, OSError) as error:
         print(f"{sweep.name}: {words(error)}", file=sys.stderr)
@@ -66,6 +68,24 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value", help="dotted overrides for all trials; not for swept keys"
+    )
+    parser.add_argument(
+        "--with",
+        dest="base",
+        metavar="CONFIG",
+        help="keys of a configuration, without those that it extends, for all trials; not swept keys, nor its name",
+    )
+    parser.add_argument(
+        "--over",
+        action="append",
+        default=[],
+        metavar="KEY=[VALUE,...]",
+        help="a further key to sweep, or other values of one; folds are averaged like seeds",
+    )
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="score that ranks trials, such as personal/own/macro_f1; the report then lacks the sweep's own figures",
     )
     parser.add_argument("--out", metavar="DIR", help=f"folder or URI of the experiment (default: runs/{sweep.name})")
     samples = f"trials of a random search (default: {DRAWS}), or repetitions of a grid (default: {sweep.samples})"
@@ -94,6 +114,22 @@ def _parse(sweep: Sweep, arguments: Sequence[str] | None) -> argparse.Namespace:
         if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     return options
+
+
+def _asked(sweep: Sweep, options: argparse.Namespace) -> Sweep:
+    """The sweep with the axes of --over, and compared by the score of --metric."""
+    sweep = replace(sweep, space=widened(sweep.space, options.over))
+    if options.metric is None:
+        return sweep
+    return replace(sweep, metric=options.metric, mode=None, figures=())  # its figures show scores that may be missing
+
+
+def _of_configuration(sweep: Sweep, options: argparse.Namespace) -> list[str]:
+    """The overrides of --with."""
+    if options.base is None:
+        return []
+    given = own_overrides(find(options.base, Path(sys.argv[0])))
+    return [one for one in given if not any(overlaps(one.partition("=")[0], key) for key in sweep.space)]
 
 
 def _sweep(sweep: Sweep, options: argparse.Namespace) -> int:

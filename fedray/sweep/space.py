@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import yaml
 from ray import tune
 from ray.tune.search.sample import Categorical, Domain, Function
 from ray.tune.search.variant_generator import RecursiveDependencyError
@@ -47,6 +48,24 @@ def shown(domain: object) -> str:
         assert isinstance(domain, Domain)
         return f"{type(domain).__name__} {domain.domain_str}"
     return ", ".join(map(str, found))
+
+
+def widened(space: Space, axes: Iterable[str]) -> dict[str, object]:
+    """The space with these axes, `key=[value, ...]`: further keys, or other values of its keys.
+
+    Raises ValueError for an axis without a list of values.
+    """
+    found = dict(space)
+    for axis in axes:
+        key, _, text = axis.partition("=")
+        try:
+            values = yaml.safe_load(text)
+        except yaml.YAMLError:
+            values = None
+        if not key or not isinstance(values, list) or not values:
+            raise ValueError(f"--over {axis}: give a key and a list of values, such as 'data.options.fold=[1, 2, 3]'")
+        found[key] = tune.grid_search(values)
+    return found
 
 
 def combinations(space: Space, keys: Iterable[str]) -> Iterator[dict[str, object]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from fedray import experiment
 from fedray.config import shipped
 from fedray.config import source as configuration
-from fedray.config.source import ConfigError, Source, as_value, dotted
+from fedray.config.source import ConfigError, Source, as_value, dotted, override
 from fedray.engine.cluster.resources import Share
 from fedray.experiment import Config
 from fedray.report.figures import Figure
@@ -123,7 +123,7 @@ def _known(base: Mapping[str, object], kind: str) -> list[str]:
         return []
     kept = []
     for key, value in dotted(section, "algorithm.").items():
-        again = f"{key}={as_value(value) if isinstance(value, str) else json.dumps(value)}"
+        again = override(key, value)
         try:
             experiment.load(base, [f"algorithm.kind={kind}", again])
         except ConfigError as error:
@@ -137,6 +137,11 @@ def _known(base: Mapping[str, object], kind: str) -> list[str]:
 def is_key(name: str) -> bool:
     """Whether a swept name is a key of the configuration; otherwise only `base` and `settings` use it."""
     return "." in name or name in TOP
+
+
+def overlaps(key: str, other: str) -> bool:
+    """Whether two dotted keys are the same, or one is in the section of the other."""
+    return key == other or key.startswith(f"{other}.") or other.startswith(f"{key}.")
 
 
 def fill(text: str, values: Values, names: Mapping[str, Mapping[str, str]]) -> str:
@@ -197,10 +202,10 @@ def check_space(sweep: Sweep, overrides: Iterable[str]) -> None:
             unknown = [value for value in options(domain) or [None] if str(value) not in sweep.names[key]]
             if unknown:
                 raise ValueError(f"{sweep.name}: names has no text for {key}={unknown[0]}")
-    for override in overrides:
-        key = override.split("=", 1)[0]
+    for given in overrides:
+        key = given.split("=", 1)[0]
         for swept in sweep.space:
-            if swept == key or swept.startswith(f"{key}.") or key.startswith(f"{swept}."):
+            if overlaps(swept, key):
                 raise ConfigError(
                     f"command line: {key} is swept by {sweep.name}: leave it out, or change the space in its file"
                 )

@@ -57,3 +57,16 @@ def test_a_run_folder_names_its_group_as_the_baseline(tmp_path: Path) -> None:
         "'beta' is not a group or a run; the groups are: alpha=0; alpha=0.5; "
         "the runs are: alpha-0.0/0, alpha-0.0/1, alpha-0.5/0, alpha-0.5/1"
     )
+
+
+def test_folds_are_averaged_like_seeds(tmp_path: Path) -> None:
+    for fold in (1, 2):
+        for kind in ("fedavg", "fedmlac"):
+            write(tmp_path / f"{kind}-{fold}", config(algorithm__kind=kind, data__options__fold=fold))
+    assert [len(group.runs) for group in report.read(tmp_path).groups] == [2, 2]
+    assert len(report.read(tmp_path, group_by=["data.options.fold"]).groups) == 2
+
+
+def test_the_caption_says_what_chose_the_round(tmp_path: Path) -> None:
+    write(tmp_path / "run", config(evaluation__best="own/macro_f1"))
+    assert "best round (chosen by own macro-F1)" in report.read(tmp_path).caption

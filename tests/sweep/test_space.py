@@ -94,3 +94,17 @@ def test_searches_that_cannot_compute_say_so() -> None:
     with pytest.raises(ValueError, match="--search optuna: algorithm.mu is a tune.sample_from"):
         space.for_search(mu(new), "optuna")
     assert choices.is_conditional(mu(new)["algorithm.mu"]) and not space.is_conditional(KINDS)
+
+
+def test_the_command_line_adds_axes() -> None:
+    base = {"seed": tune.grid_search([0, 1]), "method": tune.grid_search(["a"])}
+    wider = space.widened(base, ["data.options.fold=[1, 2, 3]", "seed=[0]", "data.options.test_folds=[[1], [2]]"])
+    assert {key: space.grid_values(domain) for key, domain in wider.items()} == {
+        "seed": [0],
+        "method": ["a"],
+        "data.options.fold": [1, 2, 3],
+        "data.options.test_folds": [[1], [2]],
+    }
+    for axis in ("data.options.fold", "data.options.fold=3", "=[1]", "seed=[]", "seed=[1"):
+        with pytest.raises(ValueError, match="give a key and a list of values, such as"):
+            space.widened(base, [axis])

@@ -18,6 +18,7 @@ from fedray.core.parallel import serial
 from fedray.engine.driver import session
 from fedray.runs import places
 from fedray.sweep import Sweep, main, space, study
+from fedray.sweep.command import _of_configuration, _parse
 from fedray.sweep.prepare import transcripts
 from fedray.sweep.study import Study
 from tests import speech
@@ -54,6 +55,17 @@ def test_overrides_beat_settings_which_beat_the_base_and_swept_values_beat_all(b
         config.algorithm.settings.client.lr,
         config.name,
     ) == (6, 4, 0.2, "a")
+
+
+def test_a_configurations_own_keys_apply_to_all_trials_except_swept_ones(base: Path) -> None:
+    text = "extends: base.yaml\nname: b\nrounds: 9\nalgorithm: {client: {lr: 0.5, batch: 4}}\ncohort: {size: 3}\n"
+    (base.parent / "corpus.yaml").write_text(text)
+    options = _parse(sweep(), ["--with", "corpus.yaml", "rounds=8"])
+    given = [*_of_configuration(sweep(), options), *options.overrides]
+    assert given == ["rounds=9", "algorithm.client.batch=4", "cohort.size=3", "rounds=8"]
+    config, _ = trials_of(sweep(), given).config({"algorithm.client.lr": 0.2})
+    client = config.algorithm.settings.client
+    assert (config.name, config.rounds, client.batch, client.lr, config.cohort.size) == ("a", 8, 4, 0.2, 3)
 
 
 def test_names_and_keys_in_braces_stand_for_the_trials_values(base: Path) -> None:

@@ -14,7 +14,7 @@ from fedray.report.canvas import COLOURS, GREY, INK, WIDTH
 from fedray.report.comparison import Comparison
 from fedray.report.drawing.common import draw_baseline, short
 from fedray.report.figures import Bars, Scatter, Trend
-from fedray.report.groups import SEEDS, Group, shown
+from fedray.report.groups import REPEATS, Group, shown
 from fedray.report.recorded import Run, known_metric
 from fedray.report.words import number, rising, scaled, title, with_unit
 
@@ -89,7 +89,7 @@ def trend(figure: Trend, comparison: Comparison) -> Canvas:
 
 def _line(group: Group, figure: Trend, comparison: Comparison) -> str:
     """The label of the line that a group's point belongs to: its values of `by` and of the other swept keys."""
-    others = [key for key in comparison.sweep.keys if key not in (figure.key, figure.by, *SEEDS)]
+    others = [key for key in comparison.sweep.keys if key not in (figure.key, figure.by, *REPEATS)]
     keys = [*([figure.by] if figure.by is not None else []), *others]
     return ", ".join(f"{short(key)}={shown(group.runs[0].settings.get(key))}" for key in keys)
 
