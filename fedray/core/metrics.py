@@ -13,6 +13,12 @@ ALONE = "_alone"
 
 # A word in a metric's name -> the rule that computes the value from the pooled parts; without a rule, their plain mean.
 RULES: Mapping[str, Callable[[Parts], float]] = {"bleu": ngram_scores.bleu, "chrf": ngram_scores.chrf}
+RISING = ("accuracy", "f1")  # endings of metrics in percent where larger is better
+
+
+def rising(metric: str) -> bool:
+    """Whether larger values of the metric are better: accuracy, F1, BLEU, chrF."""
+    return metric.endswith(RISING) or not RULES.keys().isdisjoint(metric.rpartition("/")[2].split("_"))
 
 
 class Metrics(Mapping[str, float]):

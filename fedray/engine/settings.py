@@ -11,6 +11,7 @@ TOGETHER_ON_A_GPU = 8  # clients, for `vectorise: auto`
 # For `lanes: auto` and `shards: auto`. A lane holds as many clients as a GPU trains side by side.
 CLIENTS_A_LANE, LEAST_LANES, MOST_LANES = 8, 8, 8000
 UTTERANCES_A_SHARD = 32
+JUDGES = ("dev", "own", "personal")  # what may choose the best round
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,16 @@ class EvaluationSettings(Ranged):
     """When and how splits are scored. The shards, not the number of actors, fix the order of float additions."""
 
     every: Count = 1  # rounds; the last round is always scored
+    # The score that chooses the best round and that `patience` waits for: dev/accuracy, dev/macro_f1, own/macro_f1 (of
+    # the clips that clients hold out, which every scored round then scores too), personal/own_macro_f1 (of the cohort's
+    # personal models), ... null: the task's, such as dev/wer or dev/accuracy.
+    best: str | None = None
     # Pieces of a split that actors score in parallel. auto: as many as the cohort has lanes, of at least 32 utterances
     # each; but at least 8.
     shards: str | Count = "auto"
-    patience: int | None = None  # rounds without a better dev score after which a run ends; null: never
-    personal_every: Natural = 0  # rounds; scores the cohort's personal models on a part of dev; 0: never
+    patience: int | None = None  # rounds without a better score (`best`) after which a run ends; null: never
+    # rounds; scores the cohort's personal models on a part of dev, and on what their clients hold out; 0: never
+    personal_every: Natural = 0
     personal_utterances: Count = 200  # utterances of dev for each personal model, about, spread over all lengths
     personal_final: bool = False  # at the end, scores the personal models of all clients that took part, on every split
     personal_final_utterances: Count | None = None  # utterances of each split, approximately; null: all
@@ -162,5 +168,13 @@ class EvaluationSettings(Ranged):
             raise ValueError(
                 f"patience must be at least evaluation.every ({self.every}): dev is scored only every so many rounds"
             )
+        part = (self.best or "dev/").partition("/")[0]
+        if part not in JUDGES:
+            raise ValueError(
+                f"best must be a score of dev, of own clips or of personal models, such as dev/macro_f1, own/accuracy "
+                f"or personal/own_accuracy, not {self.best!r}: test sets are scored once, at the end"
+            )
+        if part == "personal" and not self.personal_every:
+            raise ValueError(f"best={self.best} needs personal_every: set how often personal models are scored")
         if self.personal_predictions and not self.personal_final:
             raise ValueError("personal_predictions needs personal_final: set personal_final=true")

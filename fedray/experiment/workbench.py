@@ -139,8 +139,7 @@ class Workbench:
         outcome = rounds.train(before)
         server = rounds.finish(before, outcome)
         after, _ = record(before, outcome, server)
-        due = "dev" in self.data.splits() and self.plan.scores(after.round)
-        scored = rounds.evaluate(server, after.round, ["dev"], final=False)["dev"] if due else None
+        scored = rounds.score(server, after.round) if self.plan.scores(after.round) else None
         following = replace(state, progress=after, states=self._states.taken(after.files()))
         return following, row_of(self.algorithm, before, after, outcome, scored)
 

@@ -66,8 +66,9 @@ class Comparison:
     def caption(self) -> str:
         """The meaning of the table's cells, what makes rows hard to compare, and the runs that are not finished."""
         random = " (random weights)" * (self.first_model == INITIAL)
-        dev = any(name.startswith("dev/") for run in self.runs for name in run.best)
-        which = "best round (chosen on dev)" if dev else "last round (without dev none is the best)"
+        judges = dict.fromkeys(judge for run in self.runs if (judge := run.judge))
+        chosen = " or ".join("on dev" if judge == "dev/" else f"by {title(judge)}" for judge in judges)
+        which = f"best round (chosen {chosen})" if judges else "last round (without dev none is the best)"
         words = [f"Scores are {self.first_model}{random} → {which}, means over the runs of a row."]
         if any(group.deviation(self.metric) is not None for group in self.groups):
             words.append("± is the standard deviation over these runs.")

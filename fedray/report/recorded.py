@@ -86,10 +86,10 @@ class Run:
         return self.results is not None
 
     def still_improving(self, metric: str) -> bool:
-        """Whether dev was best in the last tenth of a finished run's rounds, so that more rounds might be better.
+        """Whether the best round is in the last tenth of a finished run's, so that more rounds might be better.
 
-        If `metric` is a personal score, the scores of the rounds' cohorts count instead of dev. False if there is only
-        one score.
+        If `metric` is a personal score, the scores of the rounds' cohorts count instead. False if there is only one
+        score.
         """
         if not self.finished:
             return False
@@ -98,8 +98,14 @@ class Run:
             known = np.flatnonzero(~np.isnan(scores))
             at = int(known[(scores if rising(metric) else -scores)[known].argmax()])
             return len(known) > 1 and 10 * self.rows[at]["round"] > 9 * self.rounds
-        scored = [row for row in self.rows if any(name.startswith("dev/") and row[name] is not None for name in row)]
-        return len(scored) > 1 and 10 * self.best["round"] > 9 * self.rounds
+        scored = [row for row in self.rows if any(row[name] is not None for name in row if name.startswith(self.judge))]
+        return bool(self.judge) and len(scored) > 1 and 10 * self.best["round"] > 9 * self.rounds
+
+    @property
+    def judge(self) -> str:
+        """What chooses the best round: the score of `evaluation.best`, else "dev/", or "" without dev."""
+        names = [*self.best, *(self.rows[0] if self.rows else ())]
+        return self.settings.get("evaluation.best") or "dev/" * any(name.startswith("dev/") for name in names)
 
     def of_cohorts(self, metric: str) -> str:
         """The column with the personal scores of the rounds' cohorts, "" without one.
@@ -193,7 +199,7 @@ class Run:
     def best(self) -> Mapping[str, float]:
         """Scores of the best round, its "round", and under personal/ the clients' mean scores after the last round.
 
-        An unfinished run has dev scores only: those of its best round so far.
+        An unfinished run has dev scores only, or those of `evaluation.best`'s split: of its best round so far.
         """
         if self.results is not None:
             scores: dict[str, float] = dict(self.results["best"])
@@ -201,8 +207,10 @@ class Run:
                 if "/" in name and not name.endswith("_sd"):
                     scores[f"personal/{name}"] = value
             return scores
-        names = [name for name in (self.rows[0] if self.rows else ()) if name.startswith("dev/")]
-        judged = next((name for name in ("dev/wer", "dev/accuracy", "dev/bleu", *names) if name in names), None)
+        asked = self.settings.get("evaluation.best")
+        part = (asked or "dev/").partition("/")[0]
+        names = [name for name in (self.rows[0] if self.rows else ()) if name.startswith(f"{part}/")]
+        judged = next((name for name in (asked, "dev/wer", "dev/accuracy", "dev/bleu", *names) if name in names), None)
         if judged is None or np.isnan(column := self.column(judged)).all():
             return {}
         row = self.rows[int(np.nanargmax(column) if rising(judged) else np.nanargmin(column))]

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable
 from statistics import mean
 
+from fedray.core.metrics import RISING
+from fedray.core.metrics import rising as rising
+
 NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "macro_f1": "macro-F1"}
 OF_TRANSLATIONS = {"bleu": "BLEU", "chrf": "chrF"}  # from 0 to 100, without a unit
 NAMES |= OF_TRANSLATIONS
@@ -27,12 +30,6 @@ WHOLE = {
     "virtual/energy_wh": "energy",
     "virtual/staleness": "staleness",
 }
-RISING = ("accuracy", "f1")  # endings of metrics in percent where larger is better
-
-
-def rising(metric: str) -> bool:
-    """Whether larger values of the metric are better."""
-    return metric.endswith(RISING) or of_translations(metric)
 
 
 def direction(metric: str) -> str | None:

@@ -71,9 +71,9 @@ WITHOUT = (
 
 
 def shown_round(results: Mapping[str, Any]) -> str:
-    """The round whose scores are shown: the best one on dev, or without dev the last."""
+    """The round whose scores are shown: the best one, or the last if neither dev nor `evaluation.best` chose one."""
     best = results["best"]
-    which = "best" if any(name.startswith("dev/") for name in best) else "last"
+    which = "best" if "chosen_by" in results or any(name.startswith("dev/") for name in best) else "last"
     return f"{which} round ({best['round']})"
 
 

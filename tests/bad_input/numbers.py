@@ -124,6 +124,7 @@ evaluation.shards=0
 evaluation.shards=many
 algorithm.client.micro_batch=0
 evaluation.patience=0
+evaluation.best=test/wer
 evaluation.personal_every=-1
 evaluation.personal_utterances=0
 """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fedray.core.metrics import Metrics
-from fedray.core.types import Evaluation, Received
+from fedray.core.types import Evaluation, Received, RunError
 from fedray.engine.settings import EvaluationSettings
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
@@ -33,6 +34,46 @@ class Rising(Scripted):
 def test_of_equal_rounds_the_first_is_the_best(tmp_path: Path, algorithm: type[toys.Toy], best: int) -> None:
     results = toys.play(tmp_path, rounds=5, algorithm=algorithm)
     assert results["best"]["round"] == best
+
+
+class OnOwn(toys.ToyData):
+    """Clients hold data out: the split "own"."""
+
+    def splits(self) -> list[str]:
+        return ["dev", "own"]
+
+
+class Two(Scripted):
+    """Dev is best after round 4, F1 after round 3."""
+
+    def evaluate(self, data: np.ndarray, received: Received, final: bool) -> Evaluation:
+        f1 = (0, 1, 2, 3, 2, 1)[received.round]
+        return Evaluation(super().evaluate(data, received, final).metrics + Metrics(macro_f1=(f1, 1)), [])
+
+
+@pytest.mark.parametrize("best", ["dev/macro_f1", "own/macro_f1"])
+def test_another_score_may_choose_the_round(tmp_path: Path, best: str) -> None:
+    results = toys.play(tmp_path, rounds=5, algorithm=Two, data=OnOwn(12), evaluation={"best": best})
+    assert results["best"]["round"] == 3 and results["chosen_by"] == best
+    (row,) = [row for row in RunFolder(tmp_path).rows("metrics.jsonl") if row["round"] == 3]
+    assert ("own/macro_f1" in row) == (best == "own/macro_f1") and row["dev/macro_f1"] == 3
+
+
+def test_a_score_that_no_round_has_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="evaluation.best=dev/f1 is no score of a round: choose from dev/distance"):
+        toys.play(tmp_path, rounds=1, evaluation={"best": "dev/f1"})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"best": "test/accuracy"}, "such as dev/macro_f1, .* not 'test/accuracy': test sets are scored once"),
+        ({"best": "personal/own_macro_f1"}, "best=personal/own_macro_f1 needs personal_every"),
+    ],
+)
+def test_what_cannot_choose_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        EvaluationSettings(**given)
 
 
 @pytest.mark.long

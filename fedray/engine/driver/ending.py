@@ -32,6 +32,8 @@ class Ending:
         results: dict[str, Any] = {"name": self.name, "rounds": progress.round}
         models = {"seed": 0, "best": best}
         results |= {title: {"round": round} for title, round in models.items()}
+        if self.plan.evaluation.best is not None:
+            results["chosen_by"] = self.plan.evaluation.best
 
         def state(round: int) -> ServerState:
             if round == progress.round:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from fedray.core.types import Evaluation
+from fedray.core.metrics import Metrics, rising
+from fedray.core.types import Evaluation, RunError
 from fedray.engine.actors.pool import Pool
 from fedray.engine.actors.stops import Wish
 from fedray.engine.driver.ending import Ending
@@ -50,7 +51,9 @@ class RunLoop:
     ) -> None:
         assert isinstance(program.states, ClientStore)
         self.name, self.program, self.plan, self.folder, self.note = name, program, plan, folder, note
-        self.algorithm, self.splits = program.algorithm, list(program.data.splits())
+        self.algorithm, asked = program.algorithm, plan.evaluation.best
+        # The metric that chooses the best round, and "min" or "max".
+        self.best = (asked, "max" if rising(asked) else "min") if asked is not None else self.algorithm.best
         self.wish, self.tracking = wish, tracking
         self.metrics, self.failures, self.hypotheses = MetricsTable(folder), FailuresTable(folder), Hypotheses(folder)
         self.retention = Retention(folder, program.states, plan.engine.keep, pinned)
@@ -72,8 +75,8 @@ class RunLoop:
         self.gauges.begin(progress.round, self.plan.rounds)
         self.tracking.begin()
         scalars = Scalars(self.folder, progress.round)
-        if not progress.round and "dev" in self.splits:
-            seed = rounds.evaluate(progress.state, 0, ["dev"], final=False)["dev"]
+        if not progress.round and (seed := rounds.score(progress.state, 0)) is not None:
+            self._chooses(seed.metrics)
             self.hypotheses.write(seed, 0)
             self._write_scalars(scalars, seed.metrics, 0)
             self.gauges.scored(seed.metrics)
@@ -99,7 +102,7 @@ class RunLoop:
         state = rounds.finish(progress, outcome)
         after, superseded = record(progress, outcome, state)
         scored = self._score(rounds, after)
-        self._judge(after, scored)
+        self._judge(after, scored, outcome)
         after.totals["seconds"] = progress.totals["seconds"] + watch.seconds()
         killed = self._killed(pool)
         after.totals["killed"] = progress.totals.get("killed", 0) + killed
@@ -112,7 +115,7 @@ class RunLoop:
         with rounds.phases("events"):
             self._write_scalars(scalars, {key: value for key, value in row.items() if key != "round"}, after.round)
             self._count_prepared(outcome.lanes)
-            self.gauges.round(row, after, self.algorithm.best[0], watch.idle, pool.crew.replaced)
+            self.gauges.round(row, after, self.best[0], watch.idle, pool.crew.replaced)
         self.note("round", {"row": row, "rounds": self.plan.rounds})
         return after
 
@@ -128,7 +131,7 @@ class RunLoop:
         return {"stopped": max(self.folder.saved_rounds(), default=None)}
 
     def _over(self, progress: Progress) -> bool:
-        """Whether all rounds are done, or the dev score has not improved for `evaluation.patience` rounds."""
+        """Whether all rounds are done, or the best score is `evaluation.patience` rounds old."""
         patience = self.plan.evaluation.patience
         waited = progress.round - int(progress.best["round"]) if progress.best is not None else 0
         return progress.round >= self.plan.rounds or (patience is not None and waited >= patience)
@@ -184,21 +187,27 @@ class RunLoop:
             self.folder.append(table, added)
 
     def _score(self, rounds: Rounds, after: Progress) -> Evaluation | None:
-        """The scores on dev after this round; None: they are not due."""
-        if "dev" not in self.splits or not self.plan.scores(after.round):
-            return None
-        scored = rounds.evaluate(after.state, after.round, ["dev"], final=False)["dev"]
-        self.hypotheses.write(scored, after.round)
+        """The scores after this round; None: they are not due, or there are none."""
+        scored = rounds.score(after.state, after.round) if self.plan.scores(after.round) else None
+        if scored is not None:
+            self.hypotheses.write(scored, after.round)
         return scored
 
-    def _judge(self, progress: Progress, scored: Evaluation | None) -> None:
+    def _judge(self, progress: Progress, scored: Evaluation | None, outcome: Outcome) -> None:
         """Update the best round. On a tie the earlier round stays the best."""
-        name, mode = self.algorithm.best
-        if scored is None or name not in scored.metrics or math.isnan(scored.metrics[name]):
-            return
-        value, sign = scored.metrics[name], 1 if mode == "min" else -1
-        if progress.best is None or sign * value < sign * progress.best["value"]:
+        personal = outcome.partial.personal.prefixed("personal")
+        value = self._chooses((scored.metrics + personal) if scored is not None else personal)
+        sign = 1 if self.best[1] == "min" else -1
+        if value is not None and (progress.best is None or sign * value < sign * progress.best["value"]):
             progress.best = {"round": progress.round, "value": value}
+
+    def _chooses(self, metrics: Metrics) -> float | None:
+        """The score that chooses the best round; None: it is not among these. RunError: no round will have it."""
+        name, asked = self.best[0], self.plan.evaluation.best
+        same_part = [metric for metric in metrics if metric.partition("/")[0] == name.partition("/")[0]]
+        if asked is not None and same_part and name not in same_part:
+            raise RunError(f"evaluation.best={asked} is no score of a round: choose from {', '.join(same_part)}")
+        return metrics[name] if name in metrics and not math.isnan(metrics[name]) else None
 
     def _checkpoint_is_due(self, after: Progress) -> bool:
         best = after.best is not None and after.best["round"] == after.round

@@ -192,9 +192,10 @@ class LaneBook:
         if not self.lane.personal:
             return Metrics()
         self._lap("fold")
+        splits = [split for split in ("dev", OWN) if split in self.program.data.splits()]
         if self._dev is None:
-            self._dev = {"dev": personal.part(self.program, "dev", self.lane.personal)}
-        splits = ("dev", OWN) if OWN in self.program.data.splits() else ("dev",)
+            whole = [split for split in splits if split != OWN]
+            self._dev = {split: personal.part(self.program, split, self.lane.personal) for split in whole}
         parts = {split: self.program.data.client_part(client.id, split) for split in splits}
         data = self._dev | {split: part for split, part in parts.items() if part is not None}
         scores = personal.score(self.program, client, self.received, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fedray.core.attackers import Attack, NoAttack
@@ -25,6 +26,10 @@ class Plan:
     audit: Audit | NoAudit = NoAudit()
     attack: Attack | NoAttack = NoAttack()
 
+    def scored(self, splits: Iterable[str]) -> list[str]:
+        """Which of the splits are scored after rounds: dev, and the one whose score chooses the best round."""
+        return [split for split in splits if split in ("dev", (self.evaluation.best or "").partition("/")[0])]
+
     def scores(self, round: int) -> bool:
-        """Whether dev is scored after a round (from 1)."""
+        """Whether the model is scored after a round (from 1)."""
         return round % self.evaluation.every == 0 or round == self.rounds

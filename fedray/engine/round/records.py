@@ -56,7 +56,7 @@ def store_prepared(progress: Progress, lanes: Sequence[LaneResult], down_bytes: 
 def row_of(
     algorithm: Algorithm, before: Progress, after: Progress, outcome: Outcome, scored: Evaluation | None
 ) -> dict[str, Any]:
-    """The round's row of metrics.jsonl, without its times. `scored`: the scores on dev (None: they are not due)."""
+    """The round's row of metrics.jsonl, without its times. `scored`: its model's scores (None: they are not due)."""
     totals, trained = after.totals, outcome.partial.metrics
     row: dict[str, Any] = {"round": after.round}
     row |= dict(trained.prefixed("train")) | {f"train/{name}": trained.get(name) for name in algorithm.logged}

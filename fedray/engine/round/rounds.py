@@ -13,7 +13,7 @@ import numpy as np
 
 from fedray.core.metrics import Metrics
 from fedray.core.strategies import Grouped
-from fedray.core.types import Change, Evaluation, GroupedData, RunError, ServerState
+from fedray.core.types import OWN, Change, Evaluation, GroupedData, RunError, ServerState
 from fedray.engine.actors.stops import Lost
 from fedray.engine.jobs.job import Evaluate, Job, Reference, ServerFinish, ServerTrain, Workers
 from fedray.engine.jobs.soundness import check_state, sizes, written
@@ -195,7 +195,8 @@ class Rounds:
     def _scores_personal(self, round: int) -> bool:
         """Whether a round (from 1) scores its cohort's personal models. If any round does, the last one does."""
         every = self.plan.evaluation.personal_every
-        possible = every > 0 and "dev" in self.program.data.splits() and self.algorithm.overrides("evaluate_personal")
+        scored = not {"dev", OWN}.isdisjoint(self.program.data.splits())
+        possible = every > 0 and scored and self.algorithm.overrides("evaluate_personal")
         return possible and (round % every == 0 or round == self.plan.rounds)
 
     def prepare(self, ids: Sequence[str]) -> tuple[list[LaneResult], int]:
@@ -261,6 +262,14 @@ class Rounds:
             metrics = reduce(lambda a, b: a + b, (part.metrics for part in parts), Metrics()).prefixed(split)
             merged_splits[split] = Evaluation(metrics, [row for part in parts for row in part.predictions])
         return merged_splits
+
+    def score(self, state: ServerState, round: int) -> Evaluation | None:
+        """The scores of a round's model (`Plan.scored`), with rows of the first split; None: there is none to score."""
+        splits = self.plan.scored(self.program.data.splits())
+        if not splits:
+            return None
+        found = list(self.evaluate(state, round, splits, final=False).values())
+        return Evaluation(reduce(lambda a, b: a + b, (one.metrics for one in found)), found[0].predictions)
 
     def shards(self, data: Any) -> int:
         """The number of shards that the data of a split are scored in."""
