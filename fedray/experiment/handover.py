@@ -47,8 +47,11 @@ def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
         folder.storage.download("model", Path(saved))
         model, labels = read_model(config, Path(saved))
     features = config.features
-    if not isinstance(features, LogMelSettings):
-        raise ValueError("model.onnx computes log-mels from a waveform: this run has features of another kind")
+    if not isinstance(features, LogMelSettings) or features.by_speaker:
+        other = (
+            "needs all of a speaker's (normalise=speaker)" if features.by_speaker else "has features of another kind"
+        )
+        raise ValueError(f"model.onnx computes log-mels from a waveform: this run {other}")
     window = getattr(config.task.settings, "window", None)
     frames = config.features.frames(window) if window is not None else None
     largest = 0.0

@@ -47,12 +47,16 @@ class ClassificationSettings(Ranged):
     classes: list[str] | None = None  # the classes; null: all classes of the server and the clients, sorted
     # Seconds: train on a random window of each clip, score by the mean logits of all its windows. null: whole clips.
     window: Positive | None = None
+    # Seconds between the starts of the windows that a score takes. null: the fewest windows that cover the clip.
+    hop: Positive | None = None
     augment: SpecAugmentSettings = field(default_factory=lambda: SpecAugmentSettings(time_masks=0, frequency_masks=0))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise ValueError(f"classes must be two or more different labels, not {self.classes}")
+        if self.hop is not None and self.window is None:
+            raise ValueError("hop is the distance of windows, and clips are whole: set window, or remove hop")
 
 
 class Classification(Task):
@@ -79,6 +83,7 @@ class Classification(Task):
         self.outputs = len(self.classes)
         self._augment = SpecAugment(settings.augment)
         self._window = None if settings.window is None else features.frames(settings.window)
+        self._hop = None if settings.hop is None else max(1, round(settings.hop / features.hop_seconds))
         self._class_numbers: weakref.WeakKeyDictionary[Manifest, ClassNumbers] = weakref.WeakKeyDictionary()
         for part in training:
             self._ids(part, unlabelled=True)
@@ -146,7 +151,7 @@ class Classification(Task):
             for batch in batches(data, getattr(self.model_class, "evaluation_batch", EVALUATION_BATCH), None):
                 windows, clips = batch, None
                 if self._window is not None:
-                    windows, clips = all_windows(batch, self._window, self.features.silence)
+                    windows, clips = all_windows(batch, self._window, self.features.silence, self._hop)
                 moved = windows.to(device)
                 logits = flat.model(moved.features, moved.lengths).cpu().numpy()
                 of_clips[batch.positions] = logits if clips is None else mean_of_windows(logits, clips)

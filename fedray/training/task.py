@@ -237,8 +237,9 @@ class Task(ABC):
         return model, {name for name, _ in model.named_parameters()} | set(running_statistics(model))
 
     def described_features(self) -> FeatureDescription | None:
-        """How an exported model computes its log-mels; None: its features are of another kind."""
-        return described(self.features) if isinstance(self.features, LogMelSettings) else None
+        """How an exported model computes its log-mels; None: other features, or ones that need all of a speaker's."""
+        features = self.features
+        return described(features) if isinstance(features, LogMelSettings) and not features.by_speaker else None
 
     def assets(self) -> Mapping[str, Any]:
         """Read-only objects that every actor needs besides the task; see `Algorithm.assets`."""

@@ -25,19 +25,25 @@ def random_window(batch: Batch, frames: int, silence: float = 0.0) -> Batch:
     return Batch(windows, torch.full_like(batch.lengths, frames), batch.positions)
 
 
-def all_windows(batch: Batch, frames: int, silence: float = 0.0) -> tuple[Batch, npt.NDArray[np.int64]]:
-    """The fewest windows of `frames` that cover each clip, evenly spread, and each window's clip, int64 [windows].
+def all_windows(
+    batch: Batch, frames: int, silence: float = 0.0, hop: int | None = None
+) -> tuple[Batch, npt.NDArray[np.int64]]:
+    """Windows of `frames` of each clip, and each window's clip, int64 [windows].
 
-    Windows overlap when a clip's length is no multiple of `frames`; FedSTAR's never do, and its last one is padded. A
-    window's clip is given by its place in the batch. A clip shorter than a window is centred in `silence`. The windows
-    have the positions of their clips.
+    They start every `hop` frames, as far as the clip holds whole windows (FedAudio; FedSTAR, whose hop is a window); or
+    without a hop they are the fewest that cover the clip, evenly spread. A window's clip is given by its place in the
+    batch. A clip shorter than a window is centred in `silence`. The windows have the positions of their clips.
     """
     clips: list[int] = []
     starts: list[int] = []
     for clip, length in enumerate(batch.lengths.tolist()):
-        count = max(1, -(-length // frames))
-        clips += [clip] * count
-        starts += np.linspace(0, max(0, length - frames), count).round().astype(int).tolist()
+        last = max(0, length - frames)
+        if hop is None:
+            of_clip = np.linspace(0, last, max(1, -(-length // frames))).round().astype(int)
+        else:
+            of_clip = np.arange(0, last + 1, hop)
+        clips += [clip] * len(of_clip)
+        starts += of_clip.tolist()
     lengths = torch.full((len(clips),), frames, dtype=batch.lengths.dtype, device=batch.lengths.device)
     windows = cut(batch, clips, starts, frames, silence)
     return Batch(windows, lengths, batch.positions[clips]), np.asarray(clips, np.int64)

@@ -40,6 +40,13 @@ def test_as_few_windows_as_cover_a_clip() -> None:
     )
 
 
+def test_windows_start_every_hop_and_are_whole() -> None:
+    for hop, starts in ((2, [1, 3, 5]), (4, [1, 5])):
+        found, clips = all_windows(batch(9, 3, 4), 4, hop=hop)
+        first = [window[0] for window in rows(found)]
+        assert first == [*starts, 101, 201] and clips.tolist() == [0] * len(starts) + [1, 2]
+
+
 def test_a_random_window_of_each_clip() -> None:
     torch.manual_seed(0)
     starts = set()

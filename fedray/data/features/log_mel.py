@@ -28,8 +28,9 @@ class LogMelSettings(FeatureSettings):
     window_ms: Positive = 25.0  # length of the analysis window
     hop_ms: Positive = 10.0  # distance between two frames
     # mean | mean_variance, per utterance and bin | waveform: scaled to mean 0 and power 1 before the transform, so that
-    # the stationary part of a spectrum, such as a hum, stays | none
-    normalise: str = one_of(("mean", "mean_variance", "waveform", "none"))
+    # the stationary part of a spectrum, such as a hum, stays | speaker: mean 0 and variance 1 in each bin over all of a
+    # speaker's utterances, so that their differences in loudness stay (FedAudio) | none
+    normalise: str = one_of(("mean", "mean_variance", "waveform", "speaker", "none"))
 
     def __post_init__(self) -> None:
         super().__post_init__()

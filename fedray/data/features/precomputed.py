@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fedray.core.ranges import Count, Positive, Range
+from fedray.core.ranges import Count, Positive, Range, one_of
 from fedray.data.features.audio import AudioError
 from fedray.data.features.settings import FeatureSettings
 from fedray.data.manifest import Manifest, Utterance
@@ -47,6 +47,7 @@ class PrecomputedSettings(FeatureSettings):
     path: str | None = None
     bins: Count = 40  # values of a frame
     hop_ms: Positive = 10.0  # distance between two frames
+    normalise: str = one_of(("none", "speaker"))  # speaker: as in log-mels
     padding: float = 0.0  # value of padding: that of silence
     sample_rate: Annotated[int, Range(1000, 768_000)] = 16000  # Hz, at which the audio is shown and checked
 

@@ -39,6 +39,11 @@ class FeatureSettings(Ranged, ABC):
         return 0.0
 
     @property
+    def by_speaker(self) -> bool:
+        """Whether a store scales the features of each speaker to mean 0 and variance 1 in each bin."""
+        return getattr(self, "normalise", None) == "speaker"
+
+    @property
     @abstractmethod
     def hop_seconds(self) -> float:
         """Seconds between two frames."""

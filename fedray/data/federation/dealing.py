@@ -25,7 +25,7 @@ def deal(manifest: Manifest, settings: DataSettings) -> Dealt:
     """Deal the clients' utterances. Raises ValueError if the settings do not fit them."""
     shared = shared_rows(manifest, settings.labelled, settings.seed)
     clients = partition(manifest, settings.clients, settings.seed, shared)
-    clients, held = hold_out(manifest, clients, settings.own_share, settings.seed)
+    clients, held = hold_out(manifest, clients, settings.own_share, settings.seed, settings.clients.whole_speakers)
     labelled = labelled_rows(manifest, clients, settings.labelled, settings.seed)
     clients = kept_rows(manifest, clients, labelled, settings.labelled, settings.seed)
     own = manifest.take(np.sort(np.concatenate(list(held.values())))) if held else None

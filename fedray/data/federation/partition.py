@@ -32,7 +32,8 @@ class PartitionSettings(Ranged):
                 each if there are enough utterances; those labelled by `data.labelled.share` and all others are
                 dealt separately (FedSTAR)
     dirichlet   `count` clients; the utterances of each label are dealt in shares drawn from Dirichlet(`alpha`)
-                (Yurochkin et al., ICML 2019; Hsu et al., 2019, draw classes for each client, for equal sizes)
+                (Yurochkin et al., ICML 2019; Hsu et al., 2019, draw classes for each client, for equal sizes);
+                with `whole_speakers`, the speakers of each label are (FedAudio deals recordings)
     label       one client for each label (a dialect, a domain), named after the label; the client is scored on the
                 utterances of dev and test with its label
     pooled      one client, "all", with the utterances of all clients and of the server, for central training
@@ -43,6 +44,9 @@ class PartitionSettings(Ranged):
     # number of clients; speaker, k_speakers, label: keep that many random clients (null: all)
     count: Count | None = None
     alpha: Positive = 0.5  # dirichlet: smaller values make clients' labels more skewed
+    # dirichlet: a speaker (in corpora of sounds, a recording) is dealt whole, by the label of its first utterance; what
+    # a client holds out (`data.own_share`) then shares no speaker with what it trains on
+    whole_speakers: bool = False
     spread: Part = 0.25  # uneven: see above (FedSTAR's sigma)
     # uneven: mean number of labels among a client's labelled utterances (null: at random)
     labels: Positive | None = None
@@ -52,6 +56,11 @@ class PartitionSettings(Ranged):
     # clients with fewer are dropped; a Dirichlet draw is repeated until no client has fewer
     min_utterances: Natural = 1
     max_utterances: Count | None = None  # a client with more keeps that many random utterances
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.whole_speakers and self.by != "dirichlet":
+            raise ValueError(f"whole_speakers is for by: dirichlet, not {self.by}: remove it")
 
 
 def partition(manifest: Manifest, settings: PartitionSettings, seed: int, labelled: Mask | None = None) -> Clients:
@@ -192,17 +201,20 @@ def _dirichlet(manifest: Manifest, settings: PartitionSettings, seed: int) -> Cl
             "a Dirichlet partition needs a label for every utterance, and this corpus has utterances without: "
             "name the column of the labels in data.options, or divide by speaker, k_speakers or iid"
         )
-    count = _count(settings, len(manifest), "utterances")
     names, codes = _codes(manifest, "label")
-    rows_of_label = _groups(codes, len(names))
+    units = _codes(manifest, "speaker")[1] if settings.whole_speakers else np.arange(len(manifest))
+    firsts = np.unique(units, return_index=True)[1]  # the first row of each unit
+    count = _count(settings, len(firsts), "speakers" if settings.whole_speakers else "utterances")
+    units_of_label = _groups(codes[firsts], len(names))
     for attempt in range(100):
         generator = numpy_generator(seed, "partition", "dirichlet", attempt)
-        place = np.empty(len(manifest), np.int64)
-        for rows in rows_of_label:
+        dealt_to = np.empty(len(firsts), np.int64)
+        for some in units_of_label:
             shares = generator.dirichlet(np.full(count, settings.alpha))
-            ends = np.rint(np.cumsum(shares) * len(rows)).astype(np.int64)
-            clients = np.searchsorted(ends, np.arange(len(rows)), side="right")
-            place[generator.permutation(rows)] = np.minimum(clients, count - 1)
+            ends = np.rint(np.cumsum(shares) * len(some)).astype(np.int64)
+            clients = np.searchsorted(ends, np.arange(len(some)), side="right")
+            dealt_to[generator.permutation(some)] = np.minimum(clients, count - 1)
+        place = dealt_to[units]
         if np.bincount(place, minlength=count).min() >= settings.min_utterances:
             return _numbered(place, count)
     raise ValueError(

@@ -225,7 +225,8 @@ def federate(
     check(len(rows))
     if settings.own_share and OWN in scored:
         raise ValueError(f"data.own_share makes a split {OWN}, and the corpus has one: rename it, or remove own_share")
-    rows, held = hold_out(clients, rows, settings.own_share, settings.seed)  # what is held out is never corrupted
+    # What is held out is never corrupted.
+    rows, held = hold_out(clients, rows, settings.own_share, settings.seed, settings.clients.whole_speakers)
     broken: dict[str, str] = {}
 
     def stored(manifest: Manifest, corruption: CorruptionSettings | None = None) -> FeatureStore:

@@ -131,3 +131,15 @@ def test_pre_training_has_64_bins_unless_told_otherwise() -> None:
 
     assert (bins(), bins(hop_ms=20), bins(kind="logmel"), bins(bins=40)) == (64, 64, 64, 40)
     assert bins(kind="whisper") == 80
+
+
+def test_a_speakers_features_are_scaled_together(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, 5)
+    raw, scaled = (
+        build_features(manifest, LogMelSettings(normalise=kind), tmp_path / "cache", serial)
+        for kind in ("none", "speaker")
+    )
+    for rows in ((0, 2, 4), (1, 3)):
+        before = np.concatenate([raw[row] for row in rows]).astype(np.float64)
+        expected = (before - before.mean(0)) / (before.std(0) + 1e-5)
+        np.testing.assert_allclose(np.concatenate([scaled[row] for row in rows]), expected, atol=5e-3, rtol=5e-3)

@@ -35,6 +35,17 @@ def test_a_small_share_of_two_is_one_and_of_one_is_none(splits: dict[str, Manife
     assert all(sorted([*training[client], *held[client]]) == rows.tolist() for client, rows in clients.items())
 
 
+def test_speakers_are_held_out_whole(splits: dict[str, Manifest]) -> None:
+    train = splits["train"]
+    speakers = np.array(train.column("speaker"))
+    one, two, three = (np.flatnonzero(np.isin(speakers, sorted(set(speakers))[:count])) for count in (1, 2, 3))
+    for share, of_three in ((0.05, 4), (0.4, 8), (0.9, 8)):  # of three speakers with four utterances each
+        training, held = hold_out(train, {"one": one, "two": two, "three": three}, share, 0, whole_speakers=True)
+        assert {client: len(rows) for client, rows in held.items()} == {"one": 0, "two": 4, "three": of_three}
+        for client, rows in held.items():
+            assert set(speakers[rows]).isdisjoint(speakers[training[client]])
+
+
 def test_labels_that_no_client_reads_are_not_damaged(splits: dict[str, Manifest], tmp_path: Path) -> None:
     settings = DataSettings(labelled=LabelledSettings(utterances=0.5))
     clean = speech.federation(splits, settings, tmp_path / "cache")

@@ -144,6 +144,18 @@ def test_with_a_tiny_alpha_each_label_has_one_client() -> None:
         assert sum(len(set(np.array(manifest.column("label"))[rows])) for rows in clients) == 3
 
 
+def test_dirichlet_deals_speakers_whole() -> None:
+    manifest = corpus()
+    clients = partition(manifest, PartitionSettings(by="dirichlet", count=2, alpha=10, whole_speakers=True), seed=0)
+    owners = [{name.split("-")[0] for name in names} for names in named(manifest, clients).values()]
+    assert owners[0].isdisjoint(owners[1]) and owners[0] | owners[1] == set(COUNTS)
+    assert sum(map(len, clients.values())) == len(manifest)
+    with pytest.raises(ValueError, match="5 speakers cannot be divided among 6 clients"):
+        partition(manifest, PartitionSettings(by="dirichlet", count=6, whole_speakers=True), seed=0)
+    with pytest.raises(ValueError, match="whole_speakers is for by: dirichlet, not iid: remove it"):
+        PartitionSettings(by="iid", count=2, whole_speakers=True)
+
+
 def test_dirichlet_errors_name_the_remedy() -> None:
     manifest = corpus()
     with pytest.raises(ValueError, match="name the column of the labels in data.options, or divide by speaker"):
