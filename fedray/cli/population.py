@@ -60,7 +60,12 @@ def show(
             server, mine, scored = divide(splits, config.data)
         parts = ({"server": server} if server is not None else {}) | {"clients": mine} | scored
         clients, own, labelled = deal(mine, config.data)
-        parts |= {OWN: own} if own is not None else {}
+        if own is not None:  # what clients hold out is no part of their training data
+            kept = ~pc.is_in(mine.table["utterance"], own.table["utterance"].combine_chunks()).to_numpy()
+            position = np.cumsum(kept) - 1
+            parts |= {"clients": mine.take(np.flatnonzero(kept)), OWN: own}
+            clients = {client: position[rows] for client, rows in clients.items()}
+            labelled = None if labelled is None else labelled[kept]
     except ConfigError:
         raise
     except ValueError as error:  # no run can use these data either: listed with the other problems
@@ -237,7 +242,8 @@ def part_problems(config: Config, parts: Mapping[str, Manifest], console: Consol
                 "there is no dev split to choose the best round by: set data.dev_share, or name one in data.options"
             )
         )
-    problems += inspection.duplicate_ids(parts) + inspection.shared_speakers(parts)
+    others = {name: manifest for name, manifest in parts.items() if name != OWN}  # whose speakers are the clients'
+    problems += inspection.duplicate_ids(parts) + inspection.shared_speakers(others)
     problems += inspection.unknown_speakers(parts, config.data.clients.by)
     tokens = getattr(config.task.settings, "tokens", None)
     if tokens is not None and token_source(parts) in parts:

@@ -259,6 +259,8 @@ def test_a_seed_model_needs_data_of_the_server(folder: Path) -> None:
 
 
 def test_what_clients_hold_out_is_no_part_of_their_speech(folder: Path) -> None:
-    text, _ = shown(small_corpus.config(folder, "server", "clients", "dev"), folder, "data.own_share=0.25")
+    text, problems = shown(small_corpus.config(folder, "server", "clients", "dev"), folder, "data.own_share=0.25")
+    assert row(text.split("Transcripts")[0], "clients")[1] == "6", "of 9"
+    assert not any(words in one.text for one in problems for words in ("ids repeat", "same audio", "of own"))
     assert row(text.split("Transcripts")[0], "own")[1] == "3", "of 1, 2 and 6 utterances: none, one and two"
     assert row(text, "utterances a client*")[1] == "1 / 1 1 2 / 4"
