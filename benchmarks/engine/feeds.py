@@ -71,6 +71,7 @@ class Assumed:
     pcie: float = 12e9  # bytes a second between host and GPU
     client: float = 10.0  # seconds of a GPU for the steps of a client
     fan: int = 8  # lanes whose sums are merged at once
+    lane: float = 0.0033  # seconds of the driver for a lane: a round of 100,000 light clients has 8,000 lanes
 
 
 def paper(cost: Mapping[str, float], given: Assumed | None = None) -> list[dict[str, Any]]:
@@ -96,6 +97,7 @@ def paper(cost: Mapping[str, float], given: Assumed | None = None) -> list[dict[
             math.ceil(a.clients / actors) * own,
             f"{cost['all']:.2f} ns a parameter and client, measured; on a GPU it is folded there",
         ),
+        ("the driver's work on lanes, beside training", a.lane * lanes, f"{1e3 * a.lane:.1f} ms a lane, measured"),
         (
             "lanes' sums into the object store",
             here * 2 * size / a.store,

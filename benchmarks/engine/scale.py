@@ -204,7 +204,7 @@ def speaking(count: int) -> dict[str, Any]:
         "seconds a round": rows[-1]["time/round_s"],
         "with the corpus, s": time.perf_counter() - since,
     }
-    one |= {f"{kind}, GB": size / 1e9 for kind, size in played.peak.items()}
+    one |= {f"{kind}, GB": size / 1e9 for kind, size in played.memory.items()}
     print(one, flush=True)
     return one
 

@@ -12,7 +12,7 @@ from fedray.engine.cluster.resources import share
 from fedray.engine.driver import session
 from fedray.engine.driver.driver import Assignment
 from fedray.engine.round.plan import Plan
-from fedray.runs.folder import RunFolder
+from fedray.runs.client_states import ClientStore
 
 CONFIG = study.ROOT / "configs" / "fednst" / "baselines" / "sfl.yaml"
 
@@ -37,7 +37,7 @@ def assignment(folder: Path, speakers: int, utterances: int, cohort: int, rounds
     config, source = experiment.load(CONFIG, overrides)
     data, _ = experiment.build_data(config, source)
     folder.mkdir(parents=True)
-    program = experiment.build_program(config, data, RunFolder(folder), 0.0)
+    program = experiment.build_program(config, data, ClientStore(folder / "states"), 0.0)
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
     return Assignment(
         config.name,
