@@ -58,7 +58,7 @@ def test_a_model_is_freed_before_the_next_is_loaded(tmp_path: Path) -> None:
         overrides=lambda name: False, signatures={}, export=lambda state, path: exported.append(state.params[0])
     )
     program = SimpleNamespace(algorithm=algorithm, data=SimpleNamespace(splits=lambda: ["dev", "test"]))
-    plan = SimpleNamespace(evaluation=SimpleNamespace(personal_final=False))
+    plan = SimpleNamespace(evaluation=SimpleNamespace(personal_final=False, best=None))
     folder = Folder(tmp_path / "run")
     progress = Progress(ServerState(np.full(3, 9, np.float32)), 9, best={"round": 5, "value": 1.0})
     progress.totals = {name: 0 for name in ("failed", "killed", "up_bytes", "down_bytes", "seconds")}
