@@ -78,7 +78,7 @@ def main() -> None:
         found = {
             "seconds of the round": played["time/round_s"],
             "MB sent by a client": played["traffic/up_bytes"] / chosen.clients / 1e6,
-            "MB of the actor": spent["MB"],
+            "MB of the actor": spent["MB of an actor"],
             "doctor's estimate": predicted.memory / 1e6,
             "of it for a step": predicted.step / 1e6,
             "CPU s": spent["CPU s"],

@@ -37,6 +37,7 @@ FULL, FROZEN, ADAPTERS, SCRATCH = (
 )
 RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 FIRST = {FULL: 1e-4, FROZEN: 1e-3, ADAPTERS: 1e-3, SCRATCH: 1e-3}  # the first rate that is tried
+SPENT = ("CPU s", "MB of an actor")
 METRICS = {"keywords": ("accuracy", max), "speech": ("wer", min)}
 ARMS = tuple(f"{part}: {arm}" for part in METRICS for arm in FIRST)
 TITLES = {
@@ -99,7 +100,7 @@ def shortened(folder: Path, speakers: int = 52) -> Path:
 @contextmanager
 def watched() -> Iterator[dict[str, float]]:
     """While open, the CPU seconds of all client actors and the largest memory of one, in MB, are gathered."""
-    found, spent, over = {"CPU s": 0.0, "MB": 0.0}, dict[int, float](), threading.Event()
+    found, spent, over = dict.fromkeys(SPENT, 0.0), dict[int, float](), threading.Event()
 
     def look() -> None:
         while not over.wait(1.0):
@@ -108,10 +109,10 @@ def watched() -> Iterator[dict[str, float]]:
                     if "ClientActor" in " ".join(process.cmdline()):
                         times = process.cpu_times()
                         spent[process.pid] = times.user + times.system
-                        found["MB"] = max(found["MB"], process.memory_info().rss / 1e6)
+                        found[SPENT[1]] = max(found[SPENT[1]], process.memory_info().rss / 1e6)
                 except psutil.Error:
                     continue
-            found["CPU s"] = sum(spent.values())
+            found[SPENT[0]] = sum(spent.values())
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -143,8 +144,13 @@ def play(name: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: d
     at = RATES.index(FIRST[arm])
     tried = tuned[name] = tune(RATES, slice(at - 1, at + 2), score, best, tuned.get(name))
     rate = float(best(tried, key=tried.__getitem__))
+    finished = (place / "results.json").exists()
     with watched() as spent:
         results = train(part, arm, rate, seed, chosen.rounds, place, chosen)
+    file = place.with_suffix(".spent.json")
+    if not finished:
+        file.write_text(json.dumps(spent), encoding="utf-8")
+    spent = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     kept = {"rate": rate, "before": results["seed"][f"test/{metric}"], "after": results["best"][f"test/{metric}"]}
     return {"seed": seed, **kept, "round": results["best"]["round"], "bytes": results["traffic/total_bytes"], **spent}
 
@@ -160,8 +166,7 @@ def row(name: str, found: list[dict[str, Any]], rounds: int) -> dict[str, object
         METRICS[part][0]: study.spread([one["after"] for one in found]),
         "best rounds": study.best_rounds([one["round"] for one in found], [rounds] * len(found)),
         "MB sent": study.spread([one["bytes"] / 1e6 for one in found]),
-        "CPU s": study.spread([one["CPU s"] for one in found]),
-        "MB of an actor": study.spread([one["MB"] for one in found]),
+        **{name: study.spread(seen) if (seen := [one[name] for one in found if name in one]) else "" for name in SPENT},
         "seeds": ", ".join(str(one["seed"]) for one in found),
     }
 
