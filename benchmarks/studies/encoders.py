@@ -35,7 +35,7 @@ FULL, FROZEN, ADAPTERS, SCRATCH = (
     "encoder, FedLoRA",
     "from scratch, FedAvg",
 )
-RATES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+RATES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 FIRST = {FULL: 1e-4, FROZEN: 1e-3, ADAPTERS: 1e-3, SCRATCH: 1e-3}  # the first rate that is tried
 SPENT = ("CPU s", "MB of an actor")
 METRICS = {"keywords": ("accuracy", max), "speech": ("wer", min)}
