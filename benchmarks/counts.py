@@ -1,4 +1,4 @@
-"""Counts of units (speakers, utterances) from which pages compute scores and intervals, and their form in JSON."""
+"""Counts of units (speakers, utterances) for scores and intervals, their form in JSON, and pairs of runs."""
 
 from __future__ import annotations
 
@@ -48,3 +48,16 @@ def unpacked(text: str) -> Counts:
     """The counts that `packed` turned into text."""
     parts = (part.partition(" by ") for part in text.split(" | "))
     return {unit: tuple(map(int, reversed(numbers.split(" of ")))) for numbers, _, unit in parts}
+
+
+def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The runs of each arm with the seeds that all arms have."""
+    seeds = set.intersection(*({run["seed"] for run in runs} for runs in arms))
+    return [[run for run in runs if run["seed"] in seeds] for runs in arms]
+
+
+def from_one_start(
+    worse: Sequence[dict[str, Any]], better: Sequence[dict[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Pairs of runs of one seed that start from the same model: on another processor a seed trains another model."""
+    return [pair for pair in zip(*common(worse, better), strict=True) if pair[0]["before"] == pair[1]["before"]]

@@ -28,6 +28,11 @@ def tune(
     return {f"{rate:g}": tried[rate] for rate in sorted(tried)}
 
 
+def best_of(tried: Mapping[str, float], best: Callable[..., Any] = max) -> float:
+    """The rate with the best score among the scores of `tune`. `best`: max or min."""
+    return float(best(tried, key=tried.__getitem__))
+
+
 def table(rates: Sequence[float], tuned: Mapping[str, Mapping[str, float]]) -> str:
     """A row for each arm: its scores by rate. `tuned`: arm -> the scores of `tune`."""
     return study.table(

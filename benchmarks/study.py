@@ -18,13 +18,14 @@ import ray
 import torch
 
 import fedray
-from benchmarks.counts import by_speaker, by_utterance, packed, predictions, right_by, unpacked
+from benchmarks.counts import by_speaker, by_utterance, common, from_one_start, packed, predictions, right_by, unpacked
 from fedray import experiment
 from fedray.config.schema import plain
+from fedray.config.source import override
 from fedray.core.environment import processor
 from fedray.core.machine import allowed
 from fedray.report.bootstrap import change
-from fedray.report.tables import markdown as table
+from fedray.report.tables import markdown
 from fedray.runs.folder import RunFolder
 from fedray.storage.files import write_atomically
 
@@ -38,13 +39,16 @@ __all__ = [
     "command",
     "common",
     "folder_name",
+    "from_one_start",
     "gathered",
     "half_and_end",
     "machine",
     "on_page",
+    "overrides",
     "packed",
     "page_before",
     "parser",
+    "place",
     "predictions",
     "right_by",
     "rounds",
@@ -134,6 +138,17 @@ def run(config: str, overrides: Sequence[str], out: Path) -> dict[str, Any]:
     return results
 
 
+def overrides(settings: Mapping[str, Any]) -> list[str]:
+    """The overrides of dotted keys: `{"rounds": 3}` -> `["rounds=3"]`."""
+    return [override(key, value) for key, value in settings.items()]
+
+
+def table(rows: Sequence[Mapping[str, object]]) -> str:
+    """A table in Markdown. A cell that a row lacks is empty."""
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return markdown([{name: row.get(name, "") for name in columns} for row in rows])
+
+
 def spread(values: Sequence[float]) -> str:
     """Mean ± standard deviation over seeds, or the one value."""
     return f"{mean(values):.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{values[0]:.1f}"
@@ -198,6 +213,11 @@ def gathered(
     return {arm: results for arm, results in found.items() if results}
 
 
+def place(runs: Path) -> Callable[[str, int], Path]:
+    """The folder of an arm and a seed below `runs`, for `gathered`."""
+    return lambda arm, seed: runs / f"seed-{seed}" / folder_name(arm)
+
+
 def choose_arms(parser: argparse.ArgumentParser) -> None:
     """Give a study the option --arms of `gathered`."""
     parser.add_argument(
@@ -211,19 +231,6 @@ def check_arms(parser: argparse.ArgumentParser, chosen: argparse.Namespace, arms
     for text in chosen.arms:
         if not any(text in arm for arm in arms):
             parser.error(f"--arms: no arm has {text!r} in its name: {'; '.join(arms)}")
-
-
-def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The runs of each arm with the seeds that all arms have."""
-    seeds = set.intersection(*({run["seed"] for run in runs} for runs in arms))
-    return [[run for run in runs if run["seed"] in seeds] for runs in arms]
-
-
-def from_one_start(
-    worse: Sequence[dict[str, Any]], better: Sequence[dict[str, Any]]
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pairs of runs of one seed that start from the same model: on another processor a seed trains another model."""
-    return [pair for pair in zip(*common(worse, better), strict=True) if pair[0]["before"] == pair[1]["before"]]
 
 
 def folder_name(arm: str) -> str:

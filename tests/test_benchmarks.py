@@ -149,3 +149,9 @@ def test_other_corpora_have_the_arms_of_fedstar_long(corpus: str) -> None:
         )
         experiment.check_setup(found, source)
         assert found.data.labelled.share == 0.03 and found.data.options["kind"] != "keywords"
+
+
+def test_a_cell_that_a_row_of_a_table_lacks_is_empty() -> None:
+    rows = [{"arm": "Whisper as it is", "WER": 31.8}, {"arm": "FedNST", "WER": 18.2, "rate": "0.01"}]
+    *_, first, second = study.table(rows).splitlines()
+    assert (first, second) == ("| Whisper as it is | 31.8 |  |", "| FedNST | 18.2 | 0.01 |")

@@ -8,7 +8,6 @@ seconds; one client actor. `doctor --estimate` predicts the memory of the actor 
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,7 @@ def overrides(arm: str, clients: int, runs: Path) -> list[str]:
         "task.decode": {"search": "greedy"},
         **ARMS[arm],
     }
-    return [f"{key}={json.dumps(value)}" for key, value in given.items()]
+    return study.overrides(given)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedray.engine.cluster.resources import Node, Share, idle, share
+from fedray.engine.cluster.resources import Node, idle, share
 from fedray.engine.round.cohort import cut
 from fedray.engine.settings import EngineSettings
 
@@ -36,9 +36,9 @@ def fed(name: str, nodes: Sequence[Node], clients: int) -> dict[str, Any]:
     """The lanes and actors of a cohort on these nodes, and the share of the actors' time that is spent on training."""
     settings = EngineSettings()
     lanes = min(settings.lane_count(clients), clients)
-    pool: Share = share(settings, nodes, jobs=lanes)
-    costs = np.random.default_rng(0).lognormal(0.0, SPREAD, clients)
-    work = [sum(costs[int(client)] for client in lane) for lane in cut([*map(str, range(clients))], lanes, _of(costs))]
+    pool = share(settings, nodes, jobs=lanes)
+    costs = dict(zip(map(str, range(clients)), np.random.default_rng(0).lognormal(0.0, SPREAD, clients), strict=True))
+    work = [sum(map(costs.__getitem__, lane)) for lane in cut([*costs], lanes, costs.__getitem__)]
     free = [0.0] * pool.actors
     for each in work:
         heapq.heapreplace(free, free[0] + each)
@@ -52,10 +52,6 @@ def fed(name: str, nodes: Sequence[Node], clients: int) -> dict[str, Any]:
         "idle": f"{gpus} GPUs" if pool.gpus else f"{cores} cores",
         "actors at work (%)": 100 * sum(work) / (pool.actors * max(free)),
     }
-
-
-def _of(costs: Any) -> Any:
-    return lambda client: float(costs[int(client)])
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,7 @@ def paper(cost: Mapping[str, float], given: Assumed | None = None) -> list[dict[
     merges = here * (1 + 1 / (a.fan - 1))
     rows = [
         ("broadcast to all nodes", hops * size / a.network, f"{hops} hops of a tree at {a.network / 1e9:g} GB/s"),
-        ("broadcast to all GPUs", 4 * a.gpus * size / a.pcie / a.gpus, f"4 actors a GPU at {a.pcie / 1e9:g} GB/s"),
+        ("broadcast to all GPUs", 4 * size / a.pcie, f"4 actors a GPU at {a.pcie / 1e9:g} GB/s"),
         (
             "training",
             math.ceil(a.clients / (a.nodes * a.gpus)) * a.client,

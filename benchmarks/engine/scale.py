@@ -263,8 +263,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """A table with three digits."""
-    columns = dict.fromkeys(name for row in rows for name in row)
-    return study.table([{name: _short(row.get(name, "")) for name in columns} for row in rows])
+    return study.table([{name: _short(value) for name, value in row.items()} for row in rows])
 
 
 def _short(value: object) -> str:

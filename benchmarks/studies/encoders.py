@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from benchmarks import speechocean, study
-from benchmarks.rates import table, tune
+from benchmarks.rates import best_of, table, tune
 
 LONGEST = 5.0  # seconds of an utterance in the part `speech`
 MASKS = {"time_masks": 0, "frequency_masks": 0}
@@ -85,7 +85,7 @@ def overrides(part: str, arm: str, rate: float, seed: int, rounds: int, runs: Pa
         root, shares = shortened(runs / "short"), {"data.test_share": None, "data.dev_share": 0.1}
         common |= shares | {"cohort.size": 10, "data.server.share": 0.33, "task.decode": {"search": "greedy"}}
     common |= {"data.root": str(root), "data.options": options} | sections(part, arm, rate)
-    return f"configs/fedavg/{config}.yaml", [f"{key}={json.dumps(value)}" for key, value in common.items()]
+    return f"configs/fedavg/{config}.yaml", study.overrides(common)
 
 
 def shortened(folder: Path, speakers: int = 52) -> Path:
@@ -143,7 +143,7 @@ def play(name: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: d
 
     at = RATES.index(FIRST[arm])
     tried = tuned[name] = tune(RATES, slice(at - 1, at + 2), score, best, tuned.get(name))
-    rate = float(best(tried, key=tried.__getitem__))
+    rate = best_of(tried, best)
     finished = (place / "results.json").exists()
     with watched() as spent:
         results = train(part, arm, rate, seed, chosen.rounds, place, chosen)
@@ -180,7 +180,7 @@ def main() -> None:
     tuned = before.get("tuned", {})
     found = study.gathered(
         before.get("found", {}), ARMS, chosen,
-        lambda name, seed: chosen.runs / f"seed-{seed}" / study.folder_name(name),
+        study.place(chosen.runs),
         lambda name, seed, place: play(name, seed, place, chosen, tuned),
     )  # fmt: skip
     texts = ["# Pre-trained encoders"]

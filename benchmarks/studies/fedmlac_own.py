@@ -25,7 +25,7 @@ from typing import Any
 
 import fedray
 from benchmarks import study
-from benchmarks.rates import tune
+from benchmarks.rates import best_of, tune
 from fedray.storage.files import write_atomically
 
 SGD = "client: {lr: 0.3, batch: 8, epochs: 2, clip: 5}, pretrain: {steps: 0}"
@@ -165,18 +165,13 @@ def played(data: str, known: Mapping[str, Any], chosen: argparse.Namespace) -> d
             tuned[row] = tune(RATES, FIRST, partial(trial, row))
 
     def place_of(row: str, seed: int) -> Path:
-        return at / f"seed-{seed}" / f"{study.folder_name(ROWS[row][0])}-{best(tuned[row]):g}"
+        return at / f"seed-{seed}" / f"{study.folder_name(ROWS[row][0])}-{best_of(tuned[row]):g}"
 
     def one(row: str, seed: int, to: Path) -> dict[str, Any]:
-        (arm, model), rate = ROWS[row], best(tuned[row])
+        (arm, model), rate = ROWS[row], best_of(tuned[row])
         return of_row(play(data, arm, rate, seed, to, chosen.rounds), model, seed, rate, score)
 
     return {"tuned": tuned, "found": study.gathered(known.get("found", {}), ROWS, chosen, place_of, one)}
-
-
-def best(tried: Mapping[str, float]) -> float:
-    """The rate with the best score."""
-    return float(max(tried, key=lambda rate: tried[rate]))
 
 
 def table(part: Mapping[str, Any], score: str) -> str:
@@ -184,7 +179,7 @@ def table(part: Mapping[str, Any], score: str) -> str:
     rows, titles = [], {F1: "macro-F1", ACCURACY: "accuracy"}
     names = sorted(titles, key=lambda name: name != score)
     for label, results in part["found"].items():
-        rate = best(part["tuned"][label])
+        rate = best_of(part["tuned"][label])
         row = {"model": label, "rate": f"{rate:g}{'' if min(RATES) < rate < max(RATES) else '*'}"}
         row |= {f"own clips, {titles[n]}": study.spread([one["curve"][-1][n] for one in results]) for n in names}
         for reference in REFERENCES:

@@ -74,11 +74,10 @@ def main() -> None:
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, ARMS)
 
-    def place(arm: str, seed: int) -> Path:
-        return Path(chosen.runs / f"seed-{seed}" / study.folder_name(arm))
-
     before = study.page_before("fedmlac_wandering", rounds=chosen.rounds).get("found", {})
-    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
+    found = study.gathered(
+        before, ARMS, chosen, study.place(chosen.runs), lambda arm, seed, to: play(arm, seed, to, chosen)
+    )
     text = f"""# Personal models passed from client to client
 
 Embedded keywords, 50 clients of one speaker each, ten clients a round, {chosen.rounds} rounds. Test accuracy in percent

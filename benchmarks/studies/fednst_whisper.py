@@ -14,7 +14,6 @@ runs whose folders are gone from the earlier page.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import speechocean, study
-from benchmarks.rates import table, tune
+from benchmarks.rates import best_of, table, tune
 from fedray.data.text.error_rates import edit_counts
 from fedray.data.text.scoring import SCORING
 from fedray.report.bootstrap import Counts, rate, recovered
@@ -96,7 +95,7 @@ def settings(arm: str, lr: float) -> dict[str, Any]:
 def train(arm: str, lr: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """The results of a run."""
     given = common(seed, chosen.runs) | {"rounds": rounds, "evaluation.every": 1} | settings(arm, lr)
-    overrides = [f"{key}={json.dumps(value)}" for key, value in given.items()]
+    overrides = study.overrides(given)
     return study.run("configs/fedavg/encoder.yaml", [*overrides, f"engine.actors={chosen.actors}"], place)
 
 
@@ -105,7 +104,7 @@ def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: di
     if ARMS[arm] is None:
         given = common(seed, chosen.runs, None) | {"rounds": 1, "cohort.size": 1}
         given |= {"algorithm": {"kind": "fedavg", "client": {"lr": 1e-9, "batch": 8}}}
-        overrides = [f"{key}={json.dumps(value)}" for key, value in given.items()]
+        overrides = study.overrides(given)
         study.run("configs/fedavg/encoder.yaml", [*overrides, f"engine.actors={chosen.actors}"], place)
         return {"seed": seed, "counts": {"seed": counts(place, "seed")}}
 
@@ -114,7 +113,7 @@ def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: di
         return float(train(arm, lr, TUNING, TUNED, trial, chosen)["best"]["dev/wer"])
 
     tried = tuned[arm] = tune(RATES[central(arm)], slice(1, 4), score, min, tuned.get(arm))
-    lr = float(min(tried, key=tried.__getitem__))
+    lr = best_of(tried, min)
     results = train(arm, lr, seed, chosen.rounds, place, chosen)
     rows = study.rounds(place)
     labels = [row["train/label_wer"] for row in rows if row.get("train/label_wer") is not None]
@@ -128,11 +127,9 @@ def counts(place: Path, model: str) -> dict[str, str]:
     rows, found = study.predictions(place, model), {}
     for title, rule in RULES.items():
         texts = ([SCORING[rule](row[name]) for row in rows] for name in ("reference", "hypothesis"))
-        speakers: dict[str, tuple[int, int]] = {}
-        for row, edits in zip(rows, edit_counts(*texts), strict=True):
-            words, errors = speakers.get(row["speaker"], (0, 0))
-            speakers[row["speaker"]] = words + edits.length, errors + edits.errors
-        found[title] = study.packed(speakers)
+        edits = zip(rows, edit_counts(*texts), strict=True)
+        scored = [{"speaker": row["speaker"], "words": each.length, "errors": each.errors} for row, each in edits]
+        found[title] = study.packed(study.by_speaker(scored))
     return found
 
 
@@ -170,7 +167,7 @@ def main() -> None:
     tuned = before.get("tuned", {})
     found = study.gathered(
         before.get("found", {}), ARMS, chosen,
-        lambda arm, seed: chosen.runs / f"seed-{seed}" / study.folder_name(arm),
+        study.place(chosen.runs),
         lambda arm, seed, place: play(arm, seed, place, chosen, tuned),
     )  # fmt: skip
     rows = study.table([row(arm, found, chosen.rounds) for arm in found])

@@ -45,7 +45,7 @@ def main() -> None:
     study.check_arms(parser, chosen, trained)
     found = study.gathered(
         study.page_before("fedstar_supervised", rounds=chosen.rounds).get("found", {}), trained, chosen,
-        lambda arm, seed: chosen.runs / f"seed-{seed}" / study.folder_name(arm),
+        study.place(chosen.runs),
         lambda arm, seed, to: play(to, trained[arm][0], [*trained[arm][1], f"engine.actors={chosen.actors}"], seed),
     )  # fmt: skip
     text = f"""# FedSTAR, table 3: all clips labelled, {chosen.rounds} rounds

@@ -24,7 +24,7 @@ from typing import Any
 
 import fedray
 from benchmarks import study
-from benchmarks.rates import tune
+from benchmarks.rates import best_of, tune
 from fedray.report.bootstrap import Counts
 from fedray.storage.files import write_atomically
 
@@ -125,24 +125,19 @@ def played(clients: str, known: dict[str, Any], chosen: argparse.Namespace) -> d
             tuned[arm] = tune(rates_of(arm), slice(1, 3), partial(score, arm))
 
     def place_of(arm: str, seed: int) -> Path:
-        return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{best(tuned[arm]):g}"
+        return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{best_of(tuned[arm]):g}"
 
     def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
-        return play(clients, arm, best(tuned[arm]), seed, to, chosen.rounds)
+        return play(clients, arm, best_of(tuned[arm]), seed, to, chosen.rounds)
 
     return {"tuned": tuned, "found": study.gathered(known.get("found", {}), ARMS, chosen, place_of, one)}
-
-
-def best(tried: dict[str, float]) -> float:
-    """The rate with the best score."""
-    return float(max(tried, key=lambda rate: tried[rate]))
 
 
 def table(part: dict[str, Any]) -> str:
     """A row for each arm."""
     rows = []
     for arm, results in part["found"].items():
-        rate, other = best(part["tuned"][arm]), reference(arm)
+        rate, other = best_of(part["tuned"][arm]), reference(arm)
         row = {"method": arm, "rate": f"{rate:g}{'' if min(rates_of(arm)) < rate < max(rates_of(arm)) else '*'}"}
         row["own clips"] = study.spread([one["rounds"][-1][1] for one in results])
         before, after = study.common(part["found"].get(other, []), results)

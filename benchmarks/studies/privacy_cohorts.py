@@ -13,7 +13,6 @@ study: it keeps finished runs, and takes runs whose folders are gone from the ea
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, median
@@ -29,7 +28,7 @@ from fedray.report.canvas import COLOURS, STYLE
 POPULATION, CLIPS = 51_200, 4
 COHORTS = (100, 1_024, 10_240, POPULATION)
 NOISE, BOUND = 1.0, 1.0
-LARGEST_SEED = 0  # the only seed of the largest cohort
+LARGEST, LARGEST_SEED = f"real {POPULATION}", 0  # the largest cohort has this seed alone
 ARMS: dict[str, dict[str, Any]] = {
     **{f"no privacy {size}": {"cohort.size": size, "privacy.kind": "none"} for size in COHORTS[:-1]},
     **{f"real {size}": {"cohort.size": size} for size in COHORTS},
@@ -58,7 +57,7 @@ def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[s
     if "privacy.kind" not in ARMS[arm]:
         given |= {"privacy.kind": "gaussian", "privacy.epsilon": None, "privacy.noise": NOISE, "privacy.delta": 1e-6}
         given |= {"privacy.clip": {"kind": "fixed", "norm": BOUND}}
-    overrides = [f"{key}={json.dumps(value)}" for key, value in (given | ARMS[arm]).items()]
+    overrides = study.overrides(given | ARMS[arm])
     overrides.append(f"engine.actors={chosen.actors}")
     results, rows = study.run("configs/fedavg/keywords.yaml", overrides, place), study.rounds(place)
     signals = [row["privacy/snr"] for row in rows if row.get("privacy/snr") is not None]
@@ -117,14 +116,14 @@ def main() -> None:
     study.choose_arms(parser)
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, ARMS)
-    found: study.Found = study.page_before("privacy_cohorts", rounds=chosen.rounds).get("found", {})
-    for seed in chosen.seeds:
-        arms = [arm for arm in ARMS if arm != f"real {POPULATION}" or seed == LARGEST_SEED]
-        found = study.gathered(
-            found, arms, argparse.Namespace(seeds=[seed], arms=chosen.arms),
-            lambda arm, seed: chosen.runs / f"seed-{seed}" / study.folder_name(arm),
-            lambda arm, seed, place: play(arm, seed, place, chosen),
-        ) | {arm: runs for arm, runs in found.items() if arm not in arms}  # fmt: skip
+    before = study.page_before("privacy_cohorts", rounds=chosen.rounds).get("found", {})
+    alone = argparse.Namespace(seeds=[seed for seed in chosen.seeds if seed == LARGEST_SEED], arms=chosen.arms)
+    parts = ([arm for arm in ARMS if arm != LARGEST], chosen), ([LARGEST], alone)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for arms, wanted in parts:
+        found |= study.gathered(
+            before, arms, wanted, study.place(chosen.runs), lambda arm, seed, place: play(arm, seed, place, chosen)
+        )
     found = {arm: found[arm] for arm in ARMS if arm in found}
     text = f"# Cohorts and noise\n\n{ABOUT}\n\n{study.table([row(arm, found, chosen.rounds) for arm in found])}"
     command = study.command(parser, chosen, arms=study.on_page(ARMS, found))

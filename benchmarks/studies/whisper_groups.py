@@ -25,7 +25,7 @@ from typing import Any
 from safetensors import safe_open
 
 from benchmarks import speechocean, study
-from benchmarks.rates import table, tune
+from benchmarks.rates import best_of, table, tune
 from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page, trained
 from fedray.data.text.scoring import SCORING
 from fedray.report.bootstrap import Counts
@@ -88,7 +88,7 @@ def common(seed: int, runs: Path, file: str = "clients", seconds: float | None =
     found |= {"data.root": str(drawn(seed, runs / f"seed-{seed}" / "speech")), "data.clients": {"by": "label"}}
     found |= {"model.seconds": seconds, "cohort.fraction": 1.0, "engine.lanes": 8, "engine.gpus_per_client": "auto"}
     found |= {"task.decode": {"search": "attention", "beam": 1, "ctc_weight": 0}}
-    return [f"{key}={json.dumps(value)}" for key, value in found.items()]
+    return study.overrides(found)
 
 
 def train(method: str, rate: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def best_rate(method: str, chosen: argparse.Namespace, tuned: dict[str, dict[str
 
     at = RATES.index(FIRST["algorithm.lora.rank=0" in (METHODS[method] or [])])
     tried = tuned[method] = tune(RATES, slice(at - 1, at + 2), score, min, tuned.get(method))
-    return float(min(tried, key=tried.__getitem__))
+    return best_of(tried, min)
 
 
 def play(method: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def main() -> None:
     tuned = before.get("tuned", {})
     found = study.gathered(
         before.get("found", {}), METHODS, argparse.Namespace(seeds=chosen.seeds, arms=[*chosen.arms, SERVER]),
-        lambda method, seed: chosen.runs / f"seed-{seed}" / study.folder_name(method),
+        study.place(chosen.runs),
         lambda method, seed, place: play(method, seed, place, chosen, tuned),
     )  # fmt: skip
     text = f"# FedLoRA and FedMem on Whisper\n\n{ABOUT}\n\n{page(found, TITLES, True)}"

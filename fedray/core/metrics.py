@@ -18,7 +18,12 @@ RISING = ("accuracy", "f1")  # endings of metrics in percent where larger is bet
 
 def rising(metric: str) -> bool:
     """Whether larger values of the metric are better: accuracy, F1, BLEU, chrF."""
-    return metric.endswith(RISING) or not RULES.keys().isdisjoint(metric.rpartition("/")[2].split("_"))
+    return metric.endswith(RISING) or of_translations(metric)
+
+
+def of_translations(metric: str) -> bool:
+    """Whether the metric is BLEU or chrF."""
+    return not RULES.keys().isdisjoint(metric.rpartition("/")[2].split("_"))
 
 
 class Metrics(Mapping[str, float]):

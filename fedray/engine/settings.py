@@ -156,6 +156,11 @@ class EvaluationSettings(Ranged):
             return self.shards
         return max(LEAST_LANES, min(lanes, utterances // UTTERANCES_A_SHARD))
 
+    @property
+    def judge(self) -> str:
+        """Whose score chooses the best round: one of `JUDGES`."""
+        return (self.best or "dev/").partition("/")[0]
+
     def scored_every(self, metric: str) -> int:
         """The number of rounds from one score of a metric to the next."""
         return (self.personal_every if metric.startswith("personal/") else 0) or self.every
@@ -168,13 +173,12 @@ class EvaluationSettings(Ranged):
             raise ValueError(
                 f"patience must be at least evaluation.every ({self.every}): dev is scored only every so many rounds"
             )
-        part = (self.best or "dev/").partition("/")[0]
-        if part not in JUDGES:
+        if self.judge not in JUDGES:
             raise ValueError(
                 f"best must be a score of dev, of own clips or of personal models, such as dev/macro_f1, own/accuracy "
                 f"or personal/own_accuracy, not {self.best!r}: test sets are scored once, at the end"
             )
-        if part == "personal" and not self.personal_every:
+        if self.judge == "personal" and not self.personal_every:
             raise ValueError(f"best={self.best} needs personal_every: set how often personal models are scored")
         if self.personal_predictions and not self.personal_final:
             raise ValueError("personal_predictions needs personal_final: set personal_final=true")

@@ -146,13 +146,13 @@ def warn_of_padding(task: Task, data: SpeechData) -> None:
 
 def build_program(config: Config, data: SpeechData, states: StateStore, gpus: float) -> Program:
     """Build the program that the driver and the actors of a run get. `gpus`: of a client actor."""
-    best = (config.evaluation.best or "dev/").partition("/")[0]
-    if best != "personal" and best not in data.splits():
-        remedy = "set data.own_share" if best == OWN else "set data.dev_share"
+    judge = config.evaluation.judge
+    if judge != "personal" and judge not in data.splits():
+        remedy = "set data.own_share" if judge == OWN else "set data.dev_share"
         for key in ("best", "patience"):
             if getattr(config.evaluation, key) is not None:
                 raise ValueError(
-                    f"evaluation.{key} needs scores of the split {best}, and there is none: {remedy}, or leave out "
+                    f"evaluation.{key} needs scores of the split {judge}, and there is none: {remedy}, or leave out "
                     f"evaluation.{key}"
                 )
     algorithm = build_algorithm(config, data)

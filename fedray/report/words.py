@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from statistics import mean
 
-from fedray.core.metrics import RISING
+from fedray.core.metrics import RISING, of_translations
 from fedray.core.metrics import rising as rising
 
 NAMES = {"wer": "WER", "cer": "CER", "accuracy": "accuracy", "loss": "loss", "macro_f1": "macro-F1"}
@@ -38,11 +38,6 @@ def direction(metric: str) -> str | None:
         return "max"
     name = metric.rpartition("/")[2]
     return "min" if in_percent(metric) or name == "loss" or name.endswith("_loss") else None
-
-
-def of_translations(metric: str) -> bool:
-    """Whether the metric is BLEU or chrF."""
-    return not OF_TRANSLATIONS.keys().isdisjoint(metric.rpartition("/")[2].split("_"))
 
 
 def title(metric: str) -> str:

@@ -147,8 +147,8 @@ def build_features(
 
     The bits are the same for any number of workers; an entry of the cache serves machines with the same libraries and
     type of processor. `corruption` adds white noise to the rows of the clients that it selects (`clients`: client id ->
-    rows; None: each speaker is a client). `tone`: what is added to all rows. A ValueError lists all
-    broken audio; with `skip_broken`, `FeatureStore.broken` lists it instead.
+    rows; None: each speaker is a client). `tone`: what is added to all rows. A ValueError lists all broken audio; with
+    `skip_broken`, `FeatureStore.broken` lists it instead.
     """
     noisy = noisy_rows(manifest, corruption, seed, clients)
     if noisy.any() and not settings.reads_audio:

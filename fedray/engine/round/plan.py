@@ -28,7 +28,7 @@ class Plan:
 
     def scored(self, splits: Iterable[str]) -> list[str]:
         """Which of the splits are scored after rounds: dev, and the one whose score chooses the best round."""
-        return [split for split in splits if split in ("dev", (self.evaluation.best or "").partition("/")[0])]
+        return [split for split in splits if split in ("dev", self.evaluation.judge)]
 
     def scores(self, round: int) -> bool:
         """Whether the model is scored after a round (from 1)."""
