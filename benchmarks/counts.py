@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedray.report.bootstrap import Counts
 from fedray.report.predictions import Predictions
 from fedray.runs.folder import RunFolder
+
+MANY = 8  # units from which a text of `packed` shares its units with others
 
 
 def predictions(out: Path, model: str, split: str = "test") -> list[dict[str, Any]]:
@@ -48,6 +51,47 @@ def unpacked(text: str) -> Counts:
     """The counts that `packed` turned into text."""
     parts = (part.partition(" by ") for part in text.split(" | "))
     return {unit: tuple(map(int, reversed(numbers.split(" of ")))) for numbers, _, unit in parts}
+
+
+def thinned(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a page without repetitions: texts of `packed` with the same units and totals share these.
+
+    A text "13 of 21 by ann | 6 of 26 by bob" becomes "units 0: 13 6", and `units` lists the first "21 by ann | 26 by
+    bob". `whole` undoes it.
+    """
+    places: dict[str, int] = {}
+
+    def thin(text: str) -> str:
+        parts = [part.partition(" of ") for part in text.split(" | ")]
+        if len(parts) < MANY or not all(re.fullmatch(r"\d+", count) and " of " not in rest for count, _, rest in parts):
+            return text
+        place = places.setdefault(" | ".join(rest for *_, rest in parts), len(places))
+        return f"units {place}: {' '.join(count for count, *_ in parts)}"
+
+    found = _mapped(numbers, thin)
+    return {**found, "units": list(places)} if places else dict(found)
+
+
+def whole(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers that `thinned` was given."""
+    rest = {key: value for key, value in numbers.items() if key != "units"}
+
+    def widen(text: str) -> str:
+        if (found := re.fullmatch(r"units (\d+): ([\d ]+)", text)) is None:
+            return text
+        units = numbers["units"][int(found[1])].split(" | ")
+        return " | ".join(f"{count} of {unit}" for count, unit in zip(found[2].split(), units, strict=True))
+
+    return dict(_mapped(rest, widen)) if "units" in numbers else rest
+
+
+def _mapped(tree: Any, change: Callable[[str], str]) -> Any:
+    """A tree of lists and dicts with each text changed."""
+    if isinstance(tree, Mapping):
+        return {key: _mapped(value, change) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_mapped(value, change) for value in tree]
+    return change(tree) if isinstance(tree, str) else tree
 
 
 def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:

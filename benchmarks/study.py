@@ -18,6 +18,7 @@ import ray
 import torch
 
 import fedray
+from benchmarks import counts
 from benchmarks.counts import by_speaker, by_utterance, common, from_one_start, packed, predictions, right_by, unpacked
 from fedray import experiment
 from fedray.config.schema import plain
@@ -180,7 +181,7 @@ def page_before(study: str, **same: Any) -> dict[str, Any]:
     page without its settings is from an earlier version: nothing is taken from it, and the new page replaces it.
     """
     path = RESULTS / f"{study}.json"
-    page = dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    page = counts.whole(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
     if page and not page.keys() >= same.keys():
         print(f"{path} is of an earlier version of the study: the new page replaces it, without its runs")
         return {}
@@ -287,7 +288,7 @@ def write(study: str, text: str, numbers: Mapping[str, Any], command: str, seeds
     described = {"command": command, "seeds": list(seeds), "machine": here, **numbers}
     contents = {
         f"{study}.md": f"{text.rstrip()}\n\n{source}\n",
-        f"{study}.json": json.dumps(described, indent=1) + "\n",
+        f"{study}.json": json.dumps(counts.thinned(described), indent=1) + "\n",
     }
     for name, content in contents.items():
         write_atomically(RESULTS / name, lambda path, content=content: path.write_text(content, encoding="utf-8"))

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.studies.attacks import BACKDOOR, MEAN, NOBODY, tables, worst
+from benchmarks import study
+from benchmarks.studies.attacks import (
+    ARMS,
+    ATTACKS,
+    BACKDOOR,
+    MEAN,
+    NOBODY,
+    arm_of,
+    chosen_by_attackers,
+    tables,
+    worst,
+)  # fmt: skip
 
 
 def run(right: int, success: float | None = None, dev: float = 50.0) -> dict[str, Any]:
     """A run of two speakers with ten clips each, of which one has `right` right answers and the other all."""
     scores = {"seed": 0, "dev": dev, "test": 5.0 * (right + 10), "round": 60}
     more = {} if success is None else {"success": success}
-    return scores | more | {"counts": {"ann": (10, right), "bob": (10, 10)}}
+    return scores | more | {"counts": study.packed({"ann": (10, right), "bob": (10, 10)})}
 
 
 def test_accuracies_and_changes() -> None:
@@ -43,3 +54,20 @@ def test_accuracies_and_changes() -> None:
 def test_an_attacker_chooses_by_dev() -> None:
     weak, strong = [run(0, dev=60.0)], [run(9, dev=40.0)]
     assert worst([weak, strong]) is strong
+
+
+def test_a_table_has_what_has_run_completely() -> None:
+    """ALIE lacks a strength, and the backdoor a seed."""
+    assert len(ARMS) == len(set(map(study.folder_name, ARMS))) == 10 + 2 * 10 * sum(map(len, ATTACKS.values()))
+    clean = [run(10), run(10) | {"seed": 1}]
+    found = {
+        arm_of(MEAN): clean,
+        **{arm_of(MEAN, "noise", 0.3, number): [one | {"dev": 50.0 - number} for one in clean] for number in (0, 1)},
+        arm_of(MEAN, "ALIE", 0.3, 0): clean,
+        arm_of(MEAN, BACKDOOR, 0.3, 0): clean[:1],
+    }
+    assert found.keys() <= ARMS.keys()
+    table = chosen_by_attackers(found, 0.3)
+    assert {defence: list(attacks) for defence, attacks in table.items()} == {MEAN: [NOBODY, "noise"]}
+    assert table[MEAN]["noise"][0]["dev"] == 49.0
+    assert list(chosen_by_attackers(found, 0.1)[MEAN]) == [NOBODY]

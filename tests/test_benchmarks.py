@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmarks import study
+from benchmarks import counts, study
 from benchmarks.studies import fedlora, fedstar_corpora, fedstar_long
 from fedray import experiment
 from fedray.config.schema import plain
@@ -139,6 +139,21 @@ def test_a_page_of_settings_names_all_of_them() -> None:
 def test_counts_by_speaker_come_back_from_the_text_of_a_page() -> None:
     counts = {"one of two": (12, 3), "Ayşe, 7": (5, 0)}
     assert study.unpacked(study.packed(counts)) == counts
+
+
+def test_a_page_lists_the_speakers_of_many_runs_once() -> None:
+    units = [f"speaker-{number}" for number in range(12)]
+    texts = [study.packed({unit: (20, wrong) for unit in units}) for wrong in (3, 4)]
+    few, three = study.packed({"ann": (20, 3)}), study.packed(dict.fromkeys(units, (20, 3, 1)))
+    page = {"found": {"arm": [{"seed": 0, "before": texts[0], "best": texts[1], "few": few, "three": three}]}}
+    thin = counts.thinned(page)
+    assert thin["units"] == [" | ".join(f"20 by {unit}" for unit in units)]
+    assert thin["found"]["arm"][0] == page["found"]["arm"][0] | {
+        "before": "units 0: " + " ".join(["3"] * 12),
+        "best": "units 0: " + " ".join(["4"] * 12),
+    }
+    assert counts.whole(thin) == page
+    assert counts.whole(page) == page
 
 
 @pytest.mark.parametrize("corpus", ["languages", "events"])

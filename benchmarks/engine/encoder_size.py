@@ -79,7 +79,7 @@ def main() -> None:
             "MB sent by a client": played["traffic/up_bytes"] / chosen.clients / 1e6,
             "MB of the actor": spent["MB of an actor"],
             "doctor's estimate": predicted.memory / 1e6,
-            "of it for a step": predicted.step / 1e6,
+            "of it for activations": predicted.activations / 1e6,
             "CPU s": spent["CPU s"],
         }
         kept[arm] = {**found, "down": results["traffic/down_bytes"]}

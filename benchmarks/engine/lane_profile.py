@@ -19,6 +19,7 @@ from benchmarks.engine import floor
 from benchmarks.engine.workloads import Keywords
 from fedray.core.parameters import FlatModel
 from fedray.core.sums import WeightedSum
+from fedray.core.types import Broadcast
 from fedray.engine.jobs import work
 from fedray.engine.jobs.holding import Holder
 from fedray.engine.jobs.job import Workplace
@@ -99,16 +100,10 @@ class Timers:
 def lane_ms(program: Program, clients: int, repeats: int) -> dict[str, float]:
     """Milliseconds a client by phase, medians over lanes; the phases add up to the lane."""
     torch.set_num_threads(1)
-    assets = program.algorithm.assets(program.data)
-    state, _ = work.init(program, lambda: work.server(program, None, "cpu", assets, lambda *_: None))
-    broadcast = program.algorithm.broadcast(state, 0)
-    layers = tuple(program.algorithm.layers())
-    place = Workplace(program, layers, assets, Holder(Path(), math.inf), lambda *_: None)
-    ids = program.data.client_ids()
+    place, broadcast = workplace(program)
     found: list[Counter[str]] = []
     for repeat in range(repeats + 1):
-        chosen = tuple((ids[(repeat * clients + i) % len(ids)], None) for i in range(clients))
-        job = TrainLane(Lane(repeat, 0, chosen))
+        job = lane(program, clients, repeat)
         with ExitStack() as stack:
             timers = Timers()
             for phase, functions in TIMED.items():
@@ -120,6 +115,22 @@ def lane_ms(program: Program, clients: int, repeats: int) -> dict[str, float]:
         found.append(timers.seconds)
     # The first lane builds the model and reads the clips.
     return {phase: 1000 * median(seconds[phase] for seconds in found[1:]) / clients for phase in (*TIMED, REST)}
+
+
+def workplace(program: Program) -> tuple[Workplace, Broadcast]:
+    """What a lane's job needs in this process, and the broadcast of the first round."""
+    assets = program.algorithm.assets(program.data)
+    state, _ = work.init(program, lambda: work.server(program, None, "cpu", assets, lambda *_: None))
+    layers = tuple(program.algorithm.layers())
+    place = Workplace(program, layers, assets, Holder(Path(), math.inf), lambda *_: None)
+    return place, program.algorithm.broadcast(state, 0)
+
+
+def lane(program: Program, clients: int, number: int) -> TrainLane:
+    """The job of lane `number`, each of which trains the next `clients` clients."""
+    ids = program.data.client_ids()
+    chosen = tuple((ids[(number * clients + i) % len(ids)], None) for i in range(clients))
+    return TrainLane(Lane(number, 0, chosen))
 
 
 def floor_ms(workload: Keywords, rounds: int) -> float:

@@ -35,9 +35,9 @@ class CRNN(nn.Module):
 
 
 class SpeechBrainConformer(nn.Module):
-    """The encoder of SpeechBrain's recipes for Conformers, with a CTC head."""
+    """The encoder of SpeechBrain's recipes for Conformers, with a CTC head. `width`: of the encoder."""
 
-    def __init__(self, bins: int, tokens: int) -> None:
+    def __init__(self, bins: int, tokens: int, width: int = 64, layers: int = 2) -> None:
         from speechbrain.lobes.models.convolution import ConvolutionFrontEnd
         from speechbrain.lobes.models.transformer.TransformerASR import TransformerASR
         from speechbrain.nnet.CNN import Conv1d
@@ -49,7 +49,7 @@ class SpeechBrainConformer(nn.Module):
             (8, 10, bins),
             num_blocks=2,
             num_layers_per_block=1,
-            out_channels=(64, 64),
+            out_channels=(width, width),
             kernel_sizes=(3, 3),
             strides=(2, 2),
             residuals=(False, False),
@@ -59,12 +59,12 @@ class SpeechBrainConformer(nn.Module):
         )
         self.transformer = TransformerASR(
             tgt_vocab=tokens,
-            input_size=64,
-            d_model=64,
+            input_size=width,
+            d_model=width,
             nhead=4,
-            num_encoder_layers=2,
+            num_encoder_layers=layers,
             num_decoder_layers=0,
-            d_ffn=256,
+            d_ffn=4 * width,
             dropout=0.05,
             activation=nn.GELU,
             encoder_module="conformer",
@@ -75,7 +75,7 @@ class SpeechBrainConformer(nn.Module):
             causal=False,
             max_length=1,
         )
-        self.ctc_head = Linear(input_size=64, n_neurons=tokens)
+        self.ctc_head = Linear(input_size=width, n_neurons=tokens)
 
     def forward(self, features: Tensor, shares: Tensor) -> Tensor:
         """[B, T, bins] and lengths as shares of T [B] -> log-probabilities [B, ceil(T / 4), tokens]."""

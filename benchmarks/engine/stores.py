@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine import workloads
-from benchmarks.engine.workloads import CLASSES, POOL, Keywords, Recognition, Workload
+from benchmarks.engine.workloads import CLASSES, POOL, Keywords, LargeConformer, Recognition, Workload
 from fedray.data.features.dataset import Utterances
 from fedray.data.features.store import FeatureStore
 from fedray.data.federation.speech_data import SpeechData
@@ -28,14 +28,15 @@ def write(folder: Path, workload: Workload) -> Utterances:
         folder = folder / workload.model
         features, tokens = workload.utterances()
         texts = ["".join(chr(FIRST + token - 1) for token in spoken) for spoken in tokens]
-        return _store(folder, features, {"seconds": workloads.seconds(), "text": texts})
+        return store(folder, features, {"seconds": workloads.seconds(), "text": texts})
     clips, classes = workloads.pool()
-    return _store(
+    return store(
         folder / "keywords", clips.astype(np.float16), {"seconds": np.ones(POOL), "label": [LABELS[i] for i in classes]}
     )
 
 
-def _store(folder: Path, features: Sequence[np.ndarray] | np.ndarray, columns: dict[str, Any]) -> Utterances:
+def store(folder: Path, features: Sequence[np.ndarray] | np.ndarray, columns: dict[str, Any]) -> Utterances:
+    """Features [frames, bins] of each utterance of the pool, with columns of its manifest, written once."""
     frames = folder / "frames.f16"
     if not frames.exists():
         folder.mkdir(parents=True)
@@ -67,10 +68,12 @@ def configuration(workload: Workload, rounds: int, actors: int) -> dict[str, Any
 
 
 def _recognition(workload: Recognition) -> dict[str, Any]:
-    models = {
+    models: dict[str, dict[str, Any]] = {
         "conformer": {"kind": "conformer", "attention": "RelPosMHAXL", "dropout": 0.05},
         "crdnn": {"kind": "crdnn", "channels": [8, 16], "time_pooling": 4},
     }
+    if isinstance(workload, LargeConformer):
+        models["conformer"] |= {"d_model": workload.width, "ffn": 4 * workload.width, "layers": workload.layers}
     return {
         "features": {"kind": "logmel", "bins": workload.bins, "hop_ms": 1000 / workload.frames_a_second},
         "task": {"kind": "recognition", "tokens": "characters", "augment": {"time_masks": 0, "frequency_masks": 0}},

@@ -196,6 +196,18 @@ class Recognition:
         return ctc_loss(log_probs, tokens[:, :most], lengths / longest, sizes / most, blank_index=0)
 
 
+@dataclass(frozen=True)
+class LargeConformer(Recognition):
+    """A Conformer whose encoder has other sizes."""
+
+    width: int = 256
+    layers: int = 7
+
+    def net(self) -> SpeechBrainConformer:
+        torch.manual_seed(0)
+        return SpeechBrainConformer(self.bins, self.tokens, self.width, self.layers)
+
+
 @functools.cache
 def seconds() -> np.ndarray:
     """Lengths of the pool's utterances, float64 [2000]."""

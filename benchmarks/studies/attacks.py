@@ -1,18 +1,21 @@
 """Attacks against defences on embedded keywords: accuracy under attack, a backdoor's success, cost without attackers.
 
-    python -m benchmarks.studies.attacks [--shares 0.1 0.3] [--attacks ALIE ...] [--defences median ...]
-                                         [--seeds 0 1 2] [--rounds 60] [--actors 1] [--runs DIR]
+    python -m benchmarks.studies.attacks [--arms '30 %' ...] [--seeds 0 1 2] [--rounds 60] [--actors 1] [--runs DIR]
 
-50 clients, ten a round (configs/attacks/keywords.yaml). An attack has several strengths; that with the lowest mean dev
-accuracy over seeds counts, for each defence by itself, as an attacker who knows the defence would choose. Test accuracy
-is that of the best round by dev. A backdoor's success is the share of test clips, of words other than its target, that
-its tone turns into the target. Writes benchmarks/results/attacks.md and .json. The same command resumes; finished runs
-are kept.
+50 clients, ten a round (configs/attacks/keywords.yaml). An arm is a defence, and the strength of an attack by a share
+of the clients: "median, 30 %, noise 2". The strength with the lowest mean dev accuracy over seeds counts, for each
+defence by itself, as an attacker who knows the defence would choose. Test accuracy is that of the best round by dev. A
+backdoor's success is the share of test clips, of words other than its target, that its tone turns into the target.
+Writes benchmarks/results/attacks.md and .json, which have the attacks of which all strengths have run with the seeds of
+the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose folders are gone from
+the earlier page. About 45 seconds a run on one core.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -47,17 +50,47 @@ ATTACKS = {
     "backdoor": ["{kind: backdoor, target: stop, scale: 3"],
 }
 NOBODY, BACKDOOR = "nobody", "backdoor"
+SHARES = (0.1, 0.3)
 Run = dict[str, Any]
 
 
-def play(defence: str, attack: str | None, seed: int, settings: Sequence[str], out: Path) -> Run:
-    """The scores of a run's best round, and its right answers by speaker. `attack`: the section, None: no attack."""
-    print(out, flush=True)
-    overrides = [f"seed={seed}", f"data.seed={seed}", *DEFENCES[defence], f"attack={attack or 'none'}", *settings]
-    best = study.run(CONFIG, overrides, out)["best"]
+def arm_of(defence: str, attack: str = NOBODY, share: float = 0.0, strength: int = 0) -> str:
+    """The name of an arm."""
+    return f"{defence}, {NOBODY}" if attack == NOBODY else f"{defence}, {100 * share:g} %, {attack} {strength + 1}"
+
+
+# Arm -> the attack's section. First come the runs without attackers, then a larger share before a smaller one.
+ARMS = {arm_of(defence): "none" for defence in DEFENCES} | {
+    arm_of(defence, attack, share, strength): f"{section}, share: {share:g}}}"
+    for share, attack, defence in product(sorted(SHARES, reverse=True), ATTACKS, DEFENCES)
+    for strength, section in enumerate(ATTACKS[attack])
+}
+
+
+def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> Run:
+    """The scores of a run's best round, and its right answers by speaker."""
+    overrides = [f"seed={seed}", f"data.seed={seed}", *DEFENCES[arm.partition(", ")[0]], f"attack={ARMS[arm]}"]
+    overrides += [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    best = study.run(CONFIG, overrides, place)["best"]
     scores = {"seed": seed, "dev": best["dev/accuracy"], "test": best["test/accuracy"], "round": best["round"]}
     success = {"success": best["backdoor/accuracy"]} if "backdoor/accuracy" in best else {}
-    return scores | success | {"counts": study.right_by("speaker", study.predictions(out, "best"))}
+    counts = study.right_by("speaker", study.predictions(place, "best"))
+    return scores | success | {"counts": study.packed(counts)}
+
+
+def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str, Sequence[Run]]]:
+    """Defence -> attack -> the runs of its worst strength, for what has run completely."""
+    table: dict[str, dict[str, Sequence[Run]]] = {}
+    for defence in DEFENCES:
+        clean = found.get(arm_of(defence), [])
+        if not clean:
+            continue
+        table[defence] = {NOBODY: clean}
+        for attack, sections in ATTACKS.items():
+            strengths = [found.get(arm_of(defence, attack, share, number), []) for number in range(len(sections))]
+            if all(study.seeds({"": runs}) == study.seeds({"": clean}) for runs in strengths):
+                table[defence][attack] = worst(strengths)
+    return table
 
 
 def worst(strengths: Sequence[Sequence[Run]]) -> Sequence[Run]:
@@ -88,47 +121,31 @@ def tables(found: Mapping[str, Mapping[str, Sequence[Run]]], rounds: int) -> str
 
 
 def points(before: Sequence[Run], after: Sequence[Run]) -> str:
-    return str(study.change([run["counts"] for run in before], [run["counts"] for run in after], "points"))
+    counts = ([study.unpacked(run["counts"]) for run in runs] for runs in (before, after))
+    return str(study.change(*counts, "points"))
 
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-attacks", rounds=60)
-    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.3], help="of the clients that attack")
-    parser.add_argument("--attacks", nargs="+", choices=list(ATTACKS), default=list(ATTACKS))
-    parser.add_argument("--defences", nargs="+", choices=list(DEFENCES), default=list(DEFENCES))
+    study.choose_arms(parser)
     chosen = parser.parse_args()
-    settings = [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    study.check_arms(parser, chosen, ARMS)
+    before = study.page_before("attacks", rounds=chosen.rounds).get("found", {})
+    place = study.place(chosen.runs)
+    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
+    text = f"""# Attacks against defences
 
-    def runs(defence: str, attack: str | None, name: str) -> list[Run]:
-        places = {seed: chosen.runs / f"seed-{seed}" / name / study.folder_name(defence) for seed in chosen.seeds}
-        return [play(defence, attack, seed, settings, place) for seed, place in places.items()]
-
-    text = "# Attacks against defences\n\n"
-    text += f"Embedded keywords, CRNN-Lite, 50 clients, ten a round, {chosen.rounds} rounds. Test accuracy in percent, "
-    text += (
-        "mean ± SD over seeds; ten words, so\nchance is 10. Of each attack's strengths, the one that hurts a defence "
-    )
-    text += "most on dev counts. `its success`: clips of other words that\nthe backdoor's tone turns into its target. "
-    text += "Differences have 95 % intervals from a paired bootstrap over speakers.\n"
-    clean = {defence: runs(defence, None, NOBODY) for defence in chosen.defences}
-    numbers = {}
-    for share in chosen.shares:
-        found: dict[str, dict[str, Sequence[Run]]] = {defence: {NOBODY: clean[defence]} for defence in chosen.defences}
-        for attack in chosen.attacks:
-            for defence in chosen.defences:
-                strengths = [
-                    runs(defence, f"{section}, share: {share:g}}}", f"{share:g}-{study.folder_name(attack)}-{number}")
-                    for number, section in enumerate(ATTACKS[attack])
-                ]
-                found[defence][attack] = worst(strengths)
-        text += f"\n## {100 * share:g} % of the clients attack\n\n{tables(found, chosen.rounds)}"
-        numbers[f"{share:g}"] = {
-            defence: {attack: [run | {"counts": None} for run in runs] for attack, runs in attacks.items()}
-            for defence, attacks in found.items()
-        }
+Embedded keywords, CRNN-Lite, 50 clients, ten a round, {chosen.rounds} rounds. Test accuracy in percent, mean ± SD over
+seeds; ten words, so chance is 10. Of each attack's strengths, the one that hurts a defence most on dev counts. `its
+success`: clips of other words that the backdoor's tone turns into its target. Differences have 95 % intervals from a
+paired bootstrap over speakers. Empty cells have not run yet.
+"""
+    for share in SHARES:
+        table = tables(chosen_by_attackers(found, share), chosen.rounds)
+        text += f"\n## {100 * share:g} % of the clients attack\n\n{table}"
     print(text)
-    if len(chosen.seeds) > 1:
-        study.write("attacks", text, {"found": numbers}, study.command(parser, chosen), chosen.seeds)
+    command = study.command(parser, chosen, arms=[""])
+    study.write("attacks", text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
 
 
 if __name__ == "__main__":

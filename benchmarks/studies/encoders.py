@@ -99,17 +99,21 @@ def shortened(folder: Path, speakers: int = 52) -> Path:
 
 @contextmanager
 def watched() -> Iterator[dict[str, float]]:
-    """While open, the CPU seconds of all client actors and the largest memory of one, in MB, are gathered."""
+    """While open, the CPU seconds of all client actors and the largest memory of one, in MB, are gathered.
+
+    Ray's shared memory, in which broadcasts lie, is not an actor's own.
+    """
     found, spent, over = dict.fromkeys(SPENT, 0.0), dict[int, float](), threading.Event()
 
     def look() -> None:
-        while not over.wait(1.0):
+        while not over.wait(0.25):
             for process in psutil.Process().children(recursive=True):
                 try:
                     if "ClientActor" in " ".join(process.cmdline()):
                         times = process.cpu_times()
                         spent[process.pid] = times.user + times.system
-                        found[SPENT[1]] = max(found[SPENT[1]], process.memory_info().rss / 1e6)
+                        memory = process.memory_info()
+                        found[SPENT[1]] = max(found[SPENT[1]], (memory.rss - memory.shared) / 1e6)
                 except psutil.Error:
                     continue
             found[SPENT[0]] = sum(spent.values())

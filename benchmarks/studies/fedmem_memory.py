@@ -30,11 +30,11 @@ from fedray.core.types import Received, Vector
 from fedray.engine.jobs import work
 from fedray.models.memory import Memory, MemorySettings
 from fedray.runs.folder import RunFolder
-from fedray.training import speech_to_text
 from fedray.training.decoding.search import Search
 from fedray.training.knn.building import build_memory
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory, search_scores
 from fedray.training.knn.selection import setting_costs
+from fedray.training.speech_to_text import SpeechToText
 
 BATCH, REPEATS = 16, 9
 UTTERANCES = 48  # of each client
@@ -72,7 +72,7 @@ def decoding(config: str) -> dict[str, Any]:
     algorithm: Any = program.algorithm
     params = work.init(program, lambda: work.server(program, None, "cpu", {}, lambda *_: None))[0].params
     settings, task, assets = algorithm.settings.memory, algorithm.task, algorithm.assets(data)
-    speech_to_text.EVALUATION_BATCH = BATCH
+    SpeechToText.evaluation_batch = BATCH
     found: dict[str, Any] = {}
     memories: dict[str, Memory] = {}
     found["build"] = seconds(lambda: memories.update(build(task, params, data, settings))) / len(data.client_ids())

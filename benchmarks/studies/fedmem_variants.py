@@ -39,10 +39,10 @@ from fedray.engine.jobs import work
 from fedray.report.bootstrap import Counts, change, rate
 from fedray.runs.folder import RunFolder
 from fedray.storage.files import write_atomically
-from fedray.training import speech_to_text
 from fedray.training.knn.building import build_memory
 from fedray.training.knn.decoding import Retrieval, SearchWithMemory
 from fedray.training.knn.selection import best_by_search, setting_costs
+from fedray.training.speech_to_text import SpeechToText
 
 WAYS = {
     "frames": "configs/fedmem/embedded.yaml",
@@ -193,7 +193,7 @@ def main() -> None:
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, [NONE, *VARIANTS])
     torch.set_num_threads(1)
-    speech_to_text.EVALUATION_BATCH = BATCH
+    SpeechToText.evaluation_batch = BATCH
     for way in chosen.only:
         name, arms = f"fedmem_variants_{way}", arms_of(way)
         wanted = argparse.Namespace(seeds=chosen.seeds, arms=[*chosen.arms, NONE, FIRST])

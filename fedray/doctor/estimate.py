@@ -34,7 +34,7 @@ from fedray.experiment import Config, build_data, build_program
 from fedray.experiment.builders import build_plan
 from fedray.experiment.fitted import pool, together
 from fedray.experiment.learnable import check_learnable
-from fedray.experiment.memory import actor_bytes, training_bytes
+from fedray.experiment.memory import activation_bytes, actor_bytes
 from fedray.runs import places
 from fedray.runs.client_states import folder_name
 from fedray.runs.folder import RunFolder
@@ -59,7 +59,7 @@ class Estimate:
         None  # with `devices`, at the end: hours, device hours, energy (Wh), share wasted
     )
     memory: float | None = None
-    step: float = 0.0  # bytes of `memory` that a training step's activations take
+    activations: float = 0.0  # bytes of `memory` that the activations of a training step take, or of scoring if more
     unlearnable: str | None = None  # what the model cannot learn, in words
 
 
@@ -95,9 +95,9 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     unlearnable = check_learnable(config, program.algorithm, data)
     began = connected + time.perf_counter() - since
     side = together(config, shares.gpus > 0)
-    step = training_bytes(program, side)
-    memory = actor_bytes(program, side, step)
-    shares, _ = pool(config, program, shares.gpus > 0, session.resources(), step)
+    activations = activation_bytes(program, side)
+    memory = actor_bytes(program, side, activations)
+    shares, _ = pool(config, program, shares.gpus > 0, session.resources(), activations)
     plan = build_plan(config, program, shares.gpus)
     known = program.init_cache is not None and (program.init_cache.exists() or fetch(program.init_cache))
     try:
@@ -112,7 +112,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
     finally:
         folder.remove("")
     found.seconds["start"] += began
-    return replace(found, memory=memory, step=step, unlearnable=unlearnable), measured, shares, steps
+    return replace(found, memory=memory, activations=activations, unlearnable=unlearnable), measured, shares, steps
 
 
 def _steps(config: Config) -> int:
@@ -271,7 +271,7 @@ def page(config: Config, found: Estimate, measured: Measured, shares: Share, ste
     if found.memory is not None:
         actors = counted(shares.actors, "client actor")
         lines.append("[bold]Memory[/bold]")
-        inside = f"{size(found.step)} of it for a step of the longest utterances, by this machine's kernels"
+        inside = f"{size(found.activations)} of it for activations of the longest utterances, by this machine's kernels"
         lines.append(f"  {'client actor':<18}{size(found.memory):<12}{inside}")
         lines.append(
             f"  {'in all':<18}{size(found.memory * shares.actors):<12}{actors}, without the driver and Ray itself"

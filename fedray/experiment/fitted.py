@@ -9,7 +9,7 @@ from fedray.core.devices.settings import BufferedClock
 from fedray.engine.cluster.resources import Node, Share, idle, share
 from fedray.engine.jobs.work import Program
 from fedray.experiment.config import Config
-from fedray.experiment.memory import actor_bytes, beside_driver, check_models, is_large, training_bytes
+from fedray.experiment.memory import activation_bytes, actor_bytes, beside_driver, check_models, is_large
 from fedray.training.optimizers import PretrainSettings
 
 
@@ -34,19 +34,19 @@ def fitted(config: Config, program: Program, before: Share, nodes: Sequence[Node
 
 
 def pool(
-    config: Config, program: Program, gpu: bool, nodes: Sequence[Node], step: float | None = None
+    config: Config, program: Program, gpu: bool, nodes: Sequence[Node], activations: float | None = None
 ) -> tuple[Share, float]:
     """The share of a run, and the bytes of memory that an actor needs. `gpu`: whether actors compute on GPUs.
 
-    `step`: bytes of a training step (`training_bytes`); None: they are measured if the model is large.
+    `activations`: bytes, from `activation_bytes`; None: they are measured if the model is large.
     """
     population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
     side = together(config, gpu)
     if not is_large(program):
-        step = 0.0
-    elif step is None:
-        step = training_bytes(program, side)
-    each = actor_bytes(program, side, step)
+        activations = 0.0
+    elif activations is None:
+        activations = activation_bytes(program, side)
+    each = actor_bytes(program, side, activations)
     free = beside_driver(program, nodes)
     return share(config.engine, free, population, each, jobs_at_once(config, program)), each
 

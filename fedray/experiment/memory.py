@@ -12,23 +12,30 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.engine.cluster.resources import ACTOR_BYTES, Node
 from fedray.engine.jobs.work import Program
 from fedray.training.large import StepSettings
-from fedray.training.step_memory import step_bytes
+from fedray.training.optimizers import AdamWSettings
+from fedray.training.step_memory import score_bytes, step_bytes
 from fedray.training.task import Task
 
-COPIES = 6  # of a parameter in training: model, gradient, two moments of Adam, the update, the lane's sum
+# Of a parameter in training: model, gradient, the update, the lane's sum, and two for the moments of Adam or for what
+# an algorithm keeps beside the model.
+COPIES = 6
+TEMPORARIES = 2  # of a parameter in a step of torch's Adam, while glibc still holds the memory of the activations
 LARGE = 10_000_000  # parameters; a step of a smaller model needs little beside the actor itself
 
 
-def actor_bytes(program: Program, together: int = 1, step: float = 0.0) -> float:
+def actor_bytes(program: Program, together: int = 1, activations: float = 0.0) -> float:
     """Bytes of an actor: Python with torch, the models in training, the audio features of the largest client.
 
-    `together`: clients that are trained side by side. `step`: bytes of a training step (`training_bytes`). Broadcast
-    and assets lie in Ray's shared memory.
+    `together`: clients that are trained side by side. `activations`: from `activation_bytes`. Broadcast and assets lie
+    in Ray's shared memory.
     """
-    needed = ACTOR_BYTES + step
+    needed = ACTOR_BYTES + activations
     task, data = program.algorithm.task, program.data
     if isinstance(task, Task):
-        needed += 4 * (task.layout.size + together * (COPIES - 1) * task.layout.training.trainable)
+        client = getattr(program.algorithm.settings, "client", None)
+        adam = isinstance(client, AdamWSettings) or getattr(client, "optimizer", "") == "adam"
+        copies = together * (COPIES - 1) + TEMPORARIES * adam
+        needed += 4 * (task.layout.size + copies * task.layout.training.trainable)
     if isinstance(data, SpeechData):
         largest = data.load(max(data.client_ids(), key=data.cost))
         needed += 2 * int(largest.lengths.sum()) * largest.features.bins
@@ -64,14 +71,19 @@ def beside_driver(program: Program, nodes: Sequence[Node]) -> list[Node]:
     ]
 
 
-def training_bytes(program: Program, together: int = 1) -> float:
-    """Bytes of activations in a training step of the longest utterances, for `together` clients; 0: not known."""
+def activation_bytes(program: Program, together: int = 1) -> float:
+    """Bytes of activations on the longest utterances: of a training step of `together` clients, or of scoring if more.
+
+    0: they are not known.
+    """
     task, data = program.algorithm.task, program.data
     client = getattr(program.algorithm.settings, "client", None)
     batch, how = getattr(client, "batch", None), client if isinstance(client, StepSettings) else StepSettings()
     if not isinstance(task, Task) or not isinstance(data, SpeechData) or batch is None:
         return 0.0
-    return float(together * step_bytes(task, data.training()[-1], batch, how))
+    scored = [part for split in data.splits() if len(part := data.evaluation(split))]
+    step = together * step_bytes(task, data.training()[-1], batch, how)
+    return float(max(step, *(score_bytes(task, part) for part in scored), 0))
 
 
 def is_large(program: Program) -> bool:

@@ -35,7 +35,6 @@ from fedray.storage.serialize import save_tensors
 from fedray.training.task import SHOWN, Targets, Task
 from fedray.training.windows import all_windows, random_window
 
-EVALUATION_BATCH = 64
 ClassNumbers = npt.NDArray[np.int64]
 
 
@@ -67,6 +66,7 @@ class Classification(Task):
     # The clients' labels are among the classes, so they decide the number and the order of the model's outputs.
     init_depends = ("task.kind", "task.label", "task.classes", "task.window", "task.augment")
     best = ("dev/accuracy", "max")
+    evaluation_batch = 64
 
     def __init__(
         self, settings: ClassificationSettings, model: Choice, features: FeatureSettings, data: SpeechData
@@ -148,7 +148,7 @@ class Classification(Task):
         flat.model.eval()
         of_clips = np.empty((len(data), self.outputs), np.float32)
         with torch.no_grad():
-            for batch in batches(data, getattr(self.model_class, "evaluation_batch", EVALUATION_BATCH), None):
+            for batch in batches(data, self.scored_together, None):
                 windows, clips = batch, None
                 if self._window is not None:
                     windows, clips = all_windows(batch, self._window, self.features.silence, self._hop)

@@ -84,5 +84,6 @@ def decoder_losses(log_probs: Tensor, after: Tensor, smoothing: float) -> Tensor
 
     `smoothing`: the share of the label that is spread evenly over all tokens (Szegedy et al., 2016).
     """
-    losses = nll_loss(log_probs.transpose(1, 2), after, reduction="none")
+    # One row for each token: with three dimensions torch copies all log-probabilities twice.
+    losses = nll_loss(log_probs.flatten(0, 1), after.flatten(), reduction="none").view(after.shape)
     return losses if not smoothing else (1 - smoothing) * losses - smoothing * log_probs.mean(-1)

@@ -43,7 +43,6 @@ from fedray.training.recognisers import Recogniser, by_attention, by_both, by_ct
 from fedray.training.stack import answer
 from fedray.training.task import SHOWN, Targets, Task
 
-EVALUATION_BATCH = 32
 TOKENS = ("characters", "unigram", "bpe", "pretrained")
 UNLEARNABLE = ("refuse", "warn")
 
@@ -202,7 +201,7 @@ class SpeechToText(Task):
         flat.model.eval()
         model = cast(Recogniser, flat.model)
         with torch.no_grad():
-            for batch in batches(data, getattr(self.model_class, "evaluation_batch", EVALUATION_BATCH), None):
+            for batch in batches(data, self.scored_together, None):
                 moved = batch.to(device)
                 yield batch.positions.tolist(), *model.encode(moved.features, moved.lengths), model
 

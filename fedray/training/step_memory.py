@@ -1,4 +1,4 @@
-"""The memory of a training step besides parameters, gradients and moments: what both passes hold at their peak.
+"""The memory of a training step, and of scoring, besides parameters, gradients and moments: what passes hold at once.
 
 It is measured on this machine's CPU with one and two short utterances, and computed for a batch of the longest ones:
 linear in the number of utterances, quadratic in their length (attention). A GPU's kernels may need less.
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from fedray.data.features.dataset import Utterances, collate
+from fedray.data.features.dataset import Batch, Utterances, collate
 from fedray.training.large import StepSettings, stepping
 from fedray.training.task import Targets, Task, targets_at
 
@@ -26,27 +26,49 @@ SECONDS = 4.0  # of the longest utterance that is tried
 
 def step_bytes(task: Task, data: Utterances, batch: int, how: StepSettings) -> int:
     """Bytes of a step on `batch` utterances, each as long as the longest of `data`."""
+    flat = task.apart("cpu")
+    flat.model.train()
+
+    def step(tried: Batch, targets: Targets) -> None:
+        with stepping(flat.model, how, "cpu"):
+            flat.backward(task.loss(flat.model, tried, targets))
+
+    return _largest(task, data, batch, min(batch, how.micro_batch or batch), step)
+
+
+def score_bytes(task: Task, data: Utterances) -> int:
+    """Bytes of the forward pass with which utterances as long as the longest of `data` are scored together."""
+    flat, batch = task.apart("cpu"), min(len(data), task.scored_together)
+    flat.model.eval()
+
+    def score(tried: Batch, targets: Targets) -> None:
+        with torch.no_grad():
+            task.loss(flat.model, tried, targets)
+
+    return _largest(task, data, batch, batch, score)
+
+
+def _largest(task: Task, data: Utterances, batch: int, together: int, work: Callable[[Batch, Targets], object]) -> int:
+    """Bytes of `work` on a batch of the longest utterance of `data`, of which `together` are computed at once."""
     longest = int(data.lengths.argmax())
     frames = int(data.lengths[longest])
     most = min(frames, max(1, round(SECONDS / task.features.hop_seconds)))
-    flat, targets = task.apart("cpu"), _targets(task, data.take(np.array([longest])))
-    flat.model.train()
+    targets = _targets(task, data.take(np.array([longest])))
 
     def tried(count: int, length: int) -> int:
         padded = collate(data, np.array([longest] * count))
         cut = replace(padded, features=padded.features[:, :length], lengths=torch.full((count,), length))
         mine = _cut(targets_at(targets, np.zeros(count, np.int64)), length / frames)
-        with torch.random.fork_rng(devices=[]), stepping(flat.model, how, "cpu"):
-            return peak_bytes(lambda: flat.backward(task.loss(flat.model, cut, mine)))
+        with torch.random.fork_rng(devices=[]):
+            return peak_bytes(lambda: work(cut, mine))
 
     tried(1, most)  # the first pass loads what later ones find
     lengths = sorted({max(1, most // 3), max(1, 2 * most // 3), most})
     single = [tried(1, length) for length in lengths]
-    common = max(0, 2 * single[-1] - tried(2, most))  # of a step, whatever the batch
+    common = max(0, 2 * single[-1] - tried(2, most))  # whatever the batch
     curve = np.polyfit(lengths, np.array(single, np.float64) - common, min(2, len(lengths) - 1))
     inputs = batch * collate(data, np.array([longest])).features.nbytes
-    batch = min(batch, how.micro_batch or batch)
-    return round(inputs + common + batch * max(single[-1] - common, float(np.polyval(curve, frames))))
+    return round(inputs + common + together * max(single[-1] - common, float(np.polyval(curve, frames))))
 
 
 def _targets(task: Task, data: Utterances) -> Targets:

@@ -173,9 +173,9 @@ def test_the_page_gives_memory_and_small_numbers_of_devices() -> None:
     config, _ = experiment.load({"rounds": 3, "algorithm": {"kind": "fedavg"}, "cohort": {"size": 3}})
     assert "Memory" not in estimate.page(config, by_hand(), MEASURED, Share(4, 2.0, 0.0), 50)
     virtual = {"hours": 0.0123, "device hours": 0.0964, "energy": 0.17649, "wasted": 0.0}
-    found = replace(by_hand(), memory=400e6, step=50e6, virtual=virtual)
+    found = replace(by_hand(), memory=400e6, activations=50e6, virtual=virtual)
     text = estimate.page(config, found, MEASURED, Share(4, 2.0, 0.0), 50)
-    assert "  client actor      400.0 MB    50.0 MB of it for a step of the longest utterances" in text
+    assert "  client actor      400.0 MB    50.0 MB of it for activations of the longest utterances" in text
     assert "  in all            1.6 GB      4 client actors, without the driver" in text
     assert "0.0123 virtual hours" in text and "0.0964 device hours, 0 % of them wasted; 0.176 Wh" in text
 

@@ -1,4 +1,4 @@
-"""A toy run on its own Ray of one or two nodes: `python -m tests.engine.cluster_run FOLDER '{"nodes": 2, ...}'`.
+"""A toy run on its own Ray of one or more nodes: `python -m tests.engine.cluster_run FOLDER '{"nodes": 2, ...}'`.
 
 Tests start it, and some kill it.
 """
@@ -83,15 +83,16 @@ def named(file: Path) -> bool:
 
 
 @contextmanager
-def cluster(nodes: int, lose_after: int, join_after: int, folder: Path | str) -> Iterator[None]:
-    """A Ray of two cores, on one node or two. The second node is removed after `lose_after` rounds (0: it stays).
+def cluster(nodes: int, lose_after: int, join_after: int, returns: int, folder: Path | str) -> Iterator[None]:
+    """A Ray of two cores on one node, or of a core a node. The second node is removed after `lose_after` rounds.
 
-    After `join_after` rounds another node joins (0: none does).
+    After `join_after` rounds another node joins. The second node leaves and comes back `returns` times, each time once
+    its actor is there. 0: nothing of the kind happens.
     """
     room = {"num_cpus": 1, "include_dashboard": False}
     head = {**room, "num_cpus": 2 if nodes == 1 else 1, "_system_config": QUICK_TO_NOTICE}
     # Hooks for the exit include a signal handler, which the thread that adds a node may not set.
-    made = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=not join_after)
+    made = Cluster(initialize_head=True, head_node_args=head, shutdown_at_exit=not (join_after or returns))
     others = [made.add_node(**room) for _ in range(nodes - 1)]
     ray.init(address=made.address, log_to_driver=False, logging_level="error")
     made.wait_for_nodes()
@@ -110,9 +111,18 @@ def cluster(nodes: int, lose_after: int, join_after: int, folder: Path | str) ->
             time.sleep(0.05)
         (Path(folder).parent / "joins").unlink()
 
-    if join_after:
+    def come_and_go() -> None:
+        node = others[0]
+        for turn in range(returns):
+            while len([*Path(folder).glob("probe/*")]) < 3 + turn:  # the driver's, the head's, and one of each return
+                time.sleep(0.05)
+            made.remove_node(node, allow_graceful=False)
+            node = made.add_node(**room)
+        (Path(folder).parent / "joins").unlink()
+
+    if join_after or returns:
         (Path(folder).parent / "joins").touch()
-    for due, happens in ((lose_after, lose), (join_after, join)):
+    for due, happens in ((lose_after, lose), (join_after, join), (returns, come_and_go)):
         if due:
             threading.Thread(target=happens, daemon=True).start()
     try:
@@ -124,7 +134,8 @@ def cluster(nodes: int, lose_after: int, join_after: int, folder: Path | str) ->
 
 def main(folder: Path, options: dict[str, Any]) -> None:
     session.ship(toys)
-    nodes, lose_after, join_after = (options.pop(*one) for one in (("nodes", 1), ("lose_after", 0), ("join_after", 0)))
+    wanted = (("nodes", 1), ("lose_after", 0), ("join_after", 0), ("returns", 0))
+    nodes, *changes = (options.pop(*one) for one in wanted)
     settings = toys.ToySettings(seconds=options.pop("seconds", 0.0), folder=str(folder.parent))
     if deadline := options.pop("deadline", None):
         options["deadline"] = DeadlineSettings(**deadline)
@@ -134,7 +145,7 @@ def main(folder: Path, options: dict[str, Any]) -> None:
     strategy = STRATEGIES[options.pop("strategy", "by_examples")]()
     private = privately.private(options.pop("private")) if "private" in options else {}
     place: Any = options.pop("place", folder)
-    with cluster(nodes, lose_after, join_after, place):
+    with cluster(nodes, *changes, place):
         for name in files:
             here = ray.get_runtime_context().get_node_id()
             other = next(node["NodeID"] for node in ray.nodes() if node["NodeID"] != here)

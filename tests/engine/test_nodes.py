@@ -28,7 +28,7 @@ def elsewhere(folder: Path, **options: Any) -> dict[str, Any]:
 def run_elsewhere(folder: Path, **options: Any) -> tuple[dict[str, Any], str]:
     """Play a run on its own Ray, and return the node counts that it prints at the end, and its messages."""
     command = [sys.executable, "-m", "tests.engine.cluster_run", str(folder), json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
     said = next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))
     return dict(json.loads(said)), done.stderr
@@ -75,6 +75,26 @@ def test_a_node_that_joins_works_from_the_next_round_on(tmp_path: Path) -> None:
     assert messages.count("1 more client actor on nodes that have joined") == 1
     assert len(list((tmp_path / "joined" / "probe").iterdir())) == 2, "the driver's file, and the new node's"
     same(tmp_path / "joined", tmp_path / "one", 12)
+
+
+@pytest.mark.nightly
+def test_sixteen_nodes_give_the_bits_of_one(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"wide": True, "clients": 65, "lanes": 20, "rounds": 2}
+    elsewhere(tmp_path / "one", actors=1, **options)
+    said = elsewhere(tmp_path / "many", nodes=16, actors=16, **options)
+    assert said == {"nodes": 16, "alive": 16}
+    assert len(list((tmp_path / "many" / "probe").iterdir())) == 17, "the driver's file, and one of each node"
+    same(tmp_path / "many", tmp_path / "one", 2)
+
+
+@pytest.mark.nightly
+def test_a_node_that_leaves_and_comes_back_ten_times_costs_nothing(tmp_path: Path) -> None:
+    toys.play(tmp_path / "one", rounds=40)
+    said, messages = run_elsewhere(tmp_path / "two", nodes=2, returns=10, rounds=40, replacements=0)
+    assert said == {"nodes": 12, "alive": 2}
+    assert messages.count("a node has left with a client actor") == 10
+    assert RunFolder(tmp_path / "two").rows("failures.jsonl") == []
+    same(tmp_path / "two", tmp_path / "one", 40)
 
 
 @pytest.mark.nightly

@@ -45,10 +45,10 @@ def test_a_step_of_a_large_model_is_measured_once(made: tuple, monkeypatch: pyte
     config, program = made
     nodes, measured = [Node(4.0, 0.0, 64e9, driver=True)], list[int]()
     monkeypatch.setattr("fedray.experiment.memory.LARGE", 1)
-    monkeypatch.setattr("fedray.experiment.fitted.training_bytes", lambda *_: measured.append(1) or 5e6)
+    monkeypatch.setattr("fedray.experiment.fitted.activation_bytes", lambda *_: measured.append(1) or 5e6)
     assert pool(config, program, False, nodes) == pool(config, program, False, nodes, 5e6)
     assert len(measured) == 1, "the caller had measured the second"
-    assert pool(config, program, False, nodes)[1] == actor_bytes(program, step=5e6)
+    assert pool(config, program, False, nodes)[1] == actor_bytes(program, activations=5e6)
 
 
 def test_a_driver_that_does_not_fit_is_refused(made: tuple) -> None:

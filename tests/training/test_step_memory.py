@@ -11,7 +11,7 @@ import torch
 
 from fedray.training.local import LocalModel
 from fedray.training.optimizers import ClientSettings
-from fedray.training.step_memory import peak_bytes, step_bytes
+from fedray.training.step_memory import peak_bytes, score_bytes, step_bytes
 from tests.algorithms import by_hand
 from tests.algorithms.test_encoder_algorithms import folder as folder
 from tests.algorithms.test_encoder_algorithms import settings
@@ -60,4 +60,15 @@ def test_a_batch_is_predicted_from_shorter_ones(task: str, how: dict[str, Any], 
     batch = mine.take(np.array([int(mine.lengths.argmax())] * 6))
     model = LocalModel(algorithm.task, algorithm.task.initial(), "cpu")
     found = peak_bytes(lambda: model.fit(batch, algorithm.task.targets(batch), local, seed=0))
+    assert 0.85 * found < predicted < 1.15 * found
+
+
+@pytest.mark.parametrize("task", ["recognition", "classification"])
+def test_scoring_is_predicted_from_shorter_utterances(task: str, folder: Path, no_ray: None) -> None:
+    algorithm, data, _ = by_hand.build(settings(folder, task={"kind": task}))
+    mine = data.training()[-1]
+    batch = mine.take(np.array([int(mine.lengths.argmax())] * algorithm.task.scored_together))
+    predicted, params = score_bytes(algorithm.task, batch), algorithm.task.initial()
+    algorithm.task.losses(params, mine, "cpu")  # builds the model, which the prediction leaves out
+    found = peak_bytes(lambda: algorithm.task.evaluate(params, batch, {}, "cpu", False))
     assert 0.85 * found < predicted < 1.15 * found
