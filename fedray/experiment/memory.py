@@ -12,14 +12,12 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.engine.cluster.resources import ACTOR_BYTES, Node
 from fedray.engine.jobs.work import Program
 from fedray.training.large import StepSettings
-from fedray.training.optimizers import AdamWSettings
 from fedray.training.step_memory import score_bytes, step_bytes
 from fedray.training.task import Task
 
 # Of a parameter in training: model, gradient, the update, the lane's sum, and two for the moments of Adam or for what
 # an algorithm keeps beside the model.
 COPIES = 6
-TEMPORARIES = 2  # of a parameter in a step of torch's Adam, while glibc still holds the memory of the activations
 LARGE = 10_000_000  # parameters; a step of a smaller model needs little beside the actor itself
 
 
@@ -32,10 +30,7 @@ def actor_bytes(program: Program, together: int = 1, activations: float = 0.0) -
     needed = ACTOR_BYTES + activations
     task, data = program.algorithm.task, program.data
     if isinstance(task, Task):
-        client = getattr(program.algorithm.settings, "client", None)
-        adam = isinstance(client, AdamWSettings) or getattr(client, "optimizer", "") == "adam"
-        copies = together * (COPIES - 1) + TEMPORARIES * adam
-        needed += 4 * (task.layout.size + copies * task.layout.training.trainable)
+        needed += 4 * (task.layout.size + together * (COPIES - 1) * task.layout.training.trainable)
     if isinstance(data, SpeechData):
         largest = data.load(max(data.client_ids(), key=data.cost))
         needed += 2 * int(largest.lengths.sum()) * largest.features.bins

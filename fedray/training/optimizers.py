@@ -70,7 +70,9 @@ class ClientOptimizer:
 
     def __init__(self, flat: FlatModel, settings: ClientSettings, adjust: Adjust | None = None) -> None:
         self._flat, self._settings, self._adjust, self._lr = flat, settings, adjust, settings.lr
-        self._adam = torch.optim.Adam([_parameter(flat)], lr=settings.lr) if settings.optimizer == "adam" else None
+        self._adam = None
+        if settings.optimizer == "adam":  # fused: one pass over memory, without temporary vectors
+            self._adam = torch.optim.Adam([_parameter(flat)], lr=settings.lr, fused=True)
         self._l2 = _l2_slope(flat, settings.l2) if settings.l2 else None
 
     def set_rate(self, lr: float) -> None:
@@ -103,7 +105,8 @@ class AdamW:
     def __init__(self, flat: FlatModel, settings: AdamWSettings, steps: int, moments: State) -> None:
         """`steps`: of all passes together. `moments`: from `moments()` of the earlier pass, {} in the first one."""
         self._flat, self._settings, self._steps, self._done = flat, settings, steps, int(moments.get("step", 0))
-        self._adamw = torch.optim.AdamW([_parameter(flat)], lr=settings.lr, weight_decay=settings.weight_decay)
+        weights, decay = [_parameter(flat)], settings.weight_decay
+        self._adamw = torch.optim.AdamW(weights, lr=settings.lr, weight_decay=decay, fused=True)
         if moments:
             # Copies, since torch changes its state in place.
             copies = {name: torch.as_tensor(value).clone() for name, value in moments.items()}

@@ -28,7 +28,7 @@ def elsewhere(folder: Path, **options: Any) -> dict[str, Any]:
 def run_elsewhere(folder: Path, **options: Any) -> tuple[dict[str, Any], str]:
     """Play a run on its own Ray, and return the node counts that it prints at the end, and its messages."""
     command = [sys.executable, "-m", "tests.engine.cluster_run", str(folder), json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     said = next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{"))
     return dict(json.loads(said)), done.stderr
