@@ -63,3 +63,25 @@ def test_a_gradient_whose_squares_overflow_is_no_error() -> None:
     flat.gradient.mul_(1e30)
     ClientOptimizer(flat, ClientSettings(lr=0.1, clip=1.0)).step()
     assert flat.weights.tolist() == [1.0, 2.0]  # the norm is infinite, and clipping leaves nothing
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_the_bits_of_a_step_do_not_depend_on_where_the_vector_lies(kind: str) -> None:
+    """A stack's clients lie one after the other in one tensor, at any address."""
+    generator = torch.Generator().manual_seed(0)
+    weights, gradient = torch.randn(2, 1003, generator=generator)
+    found = []
+    for start in (0, 1, 7):
+        flat = FlatModel(nn.Sequential(nn.Linear(1003, 1, bias=False)))
+        flat.values, flat.gradient = (torch.zeros(1100)[start : start + 1003] for _ in range(2))
+        flat.values.copy_(weights)
+        flat.gradient.copy_(gradient)
+        if kind == "adam":
+            optimizer: ClientOptimizer | AdamW = ClientOptimizer(flat, ClientSettings(lr=0.01, optimizer="adam"))
+        else:
+            optimizer = AdamW(flat, AdamWSettings(lr=0.01), 5, {})
+        for _ in range(5):
+            optimizer.step()
+        found.append(flat.values.clone())
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], weights)
