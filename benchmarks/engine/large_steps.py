@@ -47,7 +47,6 @@ def play(setting: str, runs: Path) -> dict[str, Any]:
     config = experiment.check(config, source)
     data, _ = experiment.build_data(config, source)
     program = experiment.build_program(config, data, ClientStore(runs / "states"), 0)
-    predicted = actor_bytes(program, activations=activation_bytes(program))
     place, broadcast = lane_profile.workplace(program)
     peak, over = [0], threading.Event()
 
@@ -63,6 +62,7 @@ def play(setting: str, runs: Path) -> dict[str, Any]:
     over.set()
     thread.join()
     assert not result.failures, result.failures
+    predicted = actor_bytes(program, activations=activation_bytes(program))
     # Of an actor, the broadcast lies in Ray's shared memory.
     found = {"peak": peak[0] - broadcast.params.nbytes, "predicted": predicted, "seconds": seconds}
     return {**found, "loss": result.partial.metrics["loss"]}
