@@ -67,7 +67,7 @@ SETUPS = {
             "data.corpus=tsv",
             f"data.options={{train: [manifest.tsv], label_column: keyword, {TABLE}}}",
             "data.own_share=0.1",
-            "evaluation.judge=own",
+            "evaluation.best=own/accuracy",
             "audit={kind: updates, clients: 12, attributes: [], auxiliary: 0.5}",
         ),
         (5,),
@@ -119,7 +119,7 @@ def ends(runs: Sequence[dict[str, Any]], name: str) -> str:
 
 
 def table(found: study.Found, setup: str) -> str:
-    """One row per defence and attribute of a setup."""
+    """One row per defence and attribute of a setup; empty without runs."""
     rows = []
     for arm, runs in found.items():
         if ARMS[arm][0] != setup:
@@ -137,7 +137,7 @@ def table(found: study.Found, setup: str) -> str:
                 if "balanced_accuracy" in ones[0] else "",
                 "seeds": ", ".join(str(run["seed"]) for run in runs),
             })  # fmt: skip
-    return study.table(rows)
+    return study.table(rows) if rows else ""
 
 
 def main() -> None:
@@ -148,7 +148,7 @@ def main() -> None:
     before = study.page_before("update_leakage", rounds=chosen.rounds).get("found", {})
     place = study.place(chosen.runs)
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
-    parts = [f"## {setup}\n\n{rows}" for setup in SETUPS if "\n" in (rows := table(found, setup))]
+    parts = [f"## {setup}\n\n{rows}" for setup in SETUPS if (rows := table(found, setup))]
     text = "\n\n".join(
         [
             f"""# What updates give away

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fedray.core.seeds import Name, numpy_generator
 from fedray.core.types import Layer, Vector
 
-BUCKETS = 2048  # of all layers together; at least one for each
+BUCKETS = 4096  # of all layers together; at least one for each
 CHUNK = 1 << 20  # numbers whose buckets and signs are in memory at once
 Places = npt.NDArray[np.int64]
 

@@ -65,7 +65,7 @@ def test_a_trait_of_one_small_layer_is_found() -> None:
     plain = leaks()
     sides = ([shifted(one, int(one.client[1:])) for one in side] for side in (plain.known, plain.attacked))
     found, _ = Leaks(*sides, SKETCHER.layout, Sums(), 0).attribute("kind", kinds())
-    assert found["auroc"] > 0.9 and "last layers" in found["view"]
+    assert found["auroc"] > 0.9 and "last layers" in found["views"][0]
 
 
 def test_random_labels_are_guessed_at_chance() -> None:
