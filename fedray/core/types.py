@@ -189,6 +189,16 @@ class AuditedData(FederatedData, Protocol):
         """The data on which a candidate is judged, whether or not it is a client."""
 
 
+class ObservedData(FederatedData, Protocol):
+    """A federation whose updates an audit observes. Auxiliary clients are not among `client_ids`."""
+
+    candidates: Mapping[str, bool]  # name -> whether the client takes part: it is under attack; else it is auxiliary
+    attributes: Mapping[str, Mapping[str, str]]  # attribute -> client -> its value, if it is known
+
+    def half(self, client: str, part: int) -> Any:
+        """Half `part`, 0 or 1, of the client's training data. The halves have nothing in common."""
+
+
 class PoisonedData(FederatedData, Protocol):
     """A federation whose attackers have data of their own making, see `fedray.core.attackers`."""
 

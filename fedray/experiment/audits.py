@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fedray.algorithms import ALGORITHMS
+from fedray.core.attackers import Attack
 from fedray.core.parallel import Parallel
-from fedray.core.privacy.audits import Audit, Canaries, Directions, Speakers
+from fedray.core.privacy.audits import Audit, Canaries, Directions, NoAudit, Speakers, Updates, parted
 from fedray.core.privacy.settings import Private
-from fedray.data.federation.audited import check_candidates
+from fedray.core.strategies import OnePass
+from fedray.data.corpora import CORPORA
+from fedray.data.federation.audited import candidates, check_candidates
 from fedray.data.federation.canaries import add_canaries
+from fedray.data.federation.observed import LABEL, unknown
 from fedray.data.federation.settings import DataSettings, ServerDataSettings
 from fedray.data.federation.speech_data import divide
 from fedray.data.manifest import Manifest
@@ -45,6 +50,8 @@ def check_audit(config: Config) -> None:
             f"algorithm.kind {kind} trains on its own labels, never on a canary's transcripts: set audit.kind to "
             "speakers or directions, or algorithm.kind to fedavg"
         )
+    if isinstance(audit, Updates):
+        _check_updates(audit, config)
     if isinstance(audit, Canaries | Speakers):
         check_candidates(audit, config.data)
         if config.data.labelled.given and not algorithm.makes_labels:
@@ -52,6 +59,31 @@ def check_audit(config: Config) -> None:
                 f"algorithm.kind {kind} trains on labelled utterances, and a candidate is judged by unlabelled ones "
                 "too: remove data.labelled, or remove audit"
             )
+
+
+def _check_updates(audit: Updates, config: Config) -> None:
+    """Check an audit of updates. ValueError: see `check_audit`."""
+    if isinstance(config.attack, Attack):
+        raise ValueError("audit.kind=updates observes honest clients: remove audit, or remove attack")
+    if audit.sum > 1 and not isinstance(config.strategy, OnePass):
+        raise ValueError(
+            f"audit.sum={audit.sum} hides single updates, which strategy.kind needs to see: set sum to 1, or "
+            "strategy.kind to uniform or by_examples"
+        )
+    known = getattr(CORPORA[config.data.corpus], "ATTRIBUTES", ())
+    if audit.file is None:
+        for name in audit.attributes:
+            if name not in (LABEL, *known):
+                raise ValueError(unknown(name, known))
+
+
+def outside(clients: Sequence[str], audit: Audit | NoAudit, seed: int) -> set[str]:
+    """The clients that an audit keeps from taking part. ValueError: there are too few clients for the audit."""
+    if isinstance(audit, Updates):
+        return set(parted(clients, audit, seed)[0])
+    if not isinstance(audit, Canaries | Speakers):
+        return set()
+    return {client for client, inside in candidates(clients, audit, seed).items() if not inside}
 
 
 def with_canaries(

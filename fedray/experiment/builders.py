@@ -16,13 +16,14 @@ from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.attackers import Attack, Poisoning
 from fedray.core.devices.settings import BufferedClock
 from fedray.core.parallel import Parallel
-from fedray.core.privacy.audits import Canaries, Speakers
+from fedray.core.privacy.audits import Canaries, Speakers, Updates
 from fedray.core.types import OWN
 from fedray.data.corpora.skipping import skipping
 from fedray.data.features.dataset import collate
-from fedray.data.federation.audited import audited, candidates, within
+from fedray.data.federation.audited import audited
 from fedray.data.federation.dealing import deal
 from fedray.data.federation.groups import read_groups
+from fedray.data.federation.observed import observed, speaker_values
 from fedray.data.federation.poisoned import poison
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData, divide, federate
@@ -31,7 +32,7 @@ from fedray.data.text.normalisation import watched
 from fedray.engine.driver import session
 from fedray.engine.jobs.work import Program, StateStore
 from fedray.engine.round.plan import Plan
-from fedray.experiment.audits import with_canaries
+from fedray.experiment.audits import outside, with_canaries
 from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader
 from fedray.experiment.config import Config
@@ -67,9 +68,8 @@ def read_federation(config: Config, source: Source) -> tuple[dict[str, Manifest]
     server, mine, scored = divide(splits, data)
     clients, own, _ = deal(mine, data)
     scored |= {OWN: own} if own is not None else {}
-    if isinstance(config.audit, Canaries | Speakers):
-        inside = within(list(clients), candidates(list(clients), config.audit, data.seed))
-        clients = {client: clients[client] for client in inside}
+    left_out = outside(list(clients), config.audit, data.seed)
+    clients = {client: rows for client, rows in clients.items() if client not in left_out}
     return ({"server": server} if server is not None else {}) | {"clients": mine} | scored, clients
 
 
@@ -89,6 +89,11 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
     data.rules, data.groups = list(rules), read_groups(config.data.groups, splits)
     if isinstance(config.audit, Canaries | Speakers):
         data = audited(data, config.audit, divided.seed)
+        check(len(data.client_ids()))
+    elif isinstance(config.audit, Updates):
+        known = corpus_reader(config.data, source)
+        values = known.attributes(config.data.seed) if hasattr(known, "attributes") else {}
+        data = observed(data, config.audit, divided.seed, speaker_values(config.audit, splits, values))
         check(len(data.client_ids()))
     if isinstance(config.attack, Attack):
         attackers = config.attack.chosen(data.client_ids(), config.seed)

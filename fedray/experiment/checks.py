@@ -13,6 +13,7 @@ from fedray.config.schema import build_section
 from fedray.config.source import ConfigError, Source
 from fedray.core.algorithm import Algorithm, Setup
 from fedray.core.devices.settings import NoDevices
+from fedray.core.privacy.audits import Updates
 from fedray.core.schedules import Schedule
 from fedray.core.settings import Choice
 from fedray.core.strategies import Agnostic, ByWer, FLTrust
@@ -63,9 +64,13 @@ def check(config: Config, source: Source, base: Path = Path()) -> Config:
     if (given := getattr(features, "path", None)) is not None:
         what = "folder" if (base / Path(given).expanduser()).is_dir() else "file"
         features = replace(cast(Any, features), path=_checked_path(given, "features.path", source, base, what))
+    audit = config.audit
+    if isinstance(audit, Updates):
+        audit = replace(audit, file=_checked_path(audit.file, "audit.file", source, base))
     return replace(
-        config, data=data, features=features, algorithm=algorithm, model=model, devices=devices, tracker=tracker
-    )
+        config, data=data, features=features, algorithm=algorithm, model=model, devices=devices, audit=audit,
+        tracker=tracker,
+    )  # fmt: skip
 
 
 def check_setup(config: Config, source: Source) -> None:

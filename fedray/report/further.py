@@ -74,6 +74,8 @@ def tables(comparison: Comparison) -> list[Further]:
     audited, layers = privacy.audits(comparison.groups), privacy.layers(comparison.groups)
     found += [Further("Privacy", spent, privacy.SPENT, ("epsilon",))] * bool(spent)
     found += [Further("Audit", audited, privacy.AUDIT, ("AUROC",))] * bool(audited)
+    observed = privacy.updates(comparison.groups)
+    found += [Further("What updates give away", observed, privacy.UPDATES, ("AUROC",))] * bool(observed)
     found += [Further("Bounds by layer", layers, privacy.LAYERS, ("bound", "clipped (%)"))] * bool(layers)
     return found
 

@@ -20,6 +20,11 @@ SPENT = (
     "claims one, and that of the simulated clients. Signal to noise and the share of clients whose update was "
     "longer than its bound are means over the rounds. Choosing among several private runs spends more than one run."
 )
+UPDATES = (
+    "An attacker sees the updates of clients, or their sums, and knows the data of auxiliary clients. Chance: the "
+    "accuracy of the most frequent value among these. AUROC: each value against the others, or updates of the same "
+    "client against those of two; 0.5 is guessing. Intervals hold 95 % of a bootstrap over clients."
+)
 LAYERS = "Means over the rounds: the bound of a client's update, and the share of clients whose update was longer."
 Row = dict[str, str]
 
@@ -30,8 +35,18 @@ def spent(groups: Sequence[Group]) -> list[Row]:
 
 
 def audits(groups: Sequence[Group]) -> list[Row]:
-    """A row for each audited run."""
-    return [_audit(group, run) for group in groups for run in group.finished if part(run, "audit")]
+    """A row for each run with an audit of who took part."""
+    return [_audit(group, run) for group, run in _audited(groups) if part(run, "audit").get("kind") != "updates"]
+
+
+def updates(groups: Sequence[Group]) -> list[Row]:
+    """A row for each attribute that an audit of updates attacked, in each of its runs."""
+    return [
+        row
+        for group, run in _audited(groups)
+        if part(run, "audit").get("kind") == "updates"
+        for row in _updates(group, run)
+    ]
 
 
 def layers(groups: Sequence[Group]) -> list[Row]:
@@ -70,6 +85,26 @@ def _audit(group: Group, run: Run) -> Row:
         "epsilon claimed": _number(found.get("epsilon_claimed"), 2) or "none",
         "refuted": "yes" if found.get("refuted") else "no",
     }
+
+
+def _updates(group: Group, run: Run) -> Iterator[Row]:
+    found = part(run, "audit")
+    for name, one in {**found.get("attributes", {}), "same client": found.get("same_client")}.items():
+        if one is not None:
+            yield {
+                "": group.label,
+                "seed": str(run.settings.get("seed", "")),
+                "updates in a sum": str(found.get("sum", "")),
+                "attribute": name,
+                "clients": str(one.get("clients", "")),
+                "accuracy (%)": _percent(one.get("accuracy", one.get("first"))),
+                "chance (%)": _percent(one.get("chance")),
+                "AUROC": "{} ({} to {})".format(*(_number(one.get(f"auroc{end}"), 2) for end in ("", "_low", "_high"))),
+            }
+
+
+def _audited(groups: Sequence[Group]) -> list[tuple[Group, Run]]:
+    return [(group, run) for group in groups for run in group.finished if part(run, "audit")]
 
 
 def _layers(group: Group) -> Iterator[Row]:

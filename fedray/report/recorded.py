@@ -173,7 +173,10 @@ class Run:
 
     @functools.cached_property
     def audit(self) -> pa.Table | None:
-        """A row per candidate of the audit: client, inside (0 or 1), score. None without an audit."""
+        """A row per candidate of the audit: client, inside (0 or 1), score. None without candidates."""
+        found = (self.results or {}).get("audit")
+        if isinstance(found, dict) and found.get("kind") == "updates":
+            return None
         return self._table("audit.tsv", lambda file: read_csv(file, None, *TSV), "client", "inside", "score")
 
     def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table], *columns: str) -> pa.Table | None:

@@ -178,7 +178,7 @@ CASES = (
         "the privacy account needs cohort.sampling poisson or uniform",
         command=f"{DRY} 'privacy={PRIVATE}' strategy.kind=uniform cohort.sampling=weighted",
     ),
-    line("audit: unknown kind", "audit: spies", LAST, "known kinds: none, canaries, speakers, directions"),
+    line("audit: unknown kind", "audit: spies", LAST, "known kinds: none, canaries, speakers, directions, updates"),
     line("audit: too few candidates", "audit: {kind: canaries, clients: 3}", LAST, "audit.clients must be at least 4"),
     Case(
         "audit: directions without a bound",
@@ -194,6 +194,34 @@ CASES = (
         "audit: a candidate among others",
         "a candidate is a client of its own",
         command=f"{DRY} audit.kind=speakers 'data.clients={{by: iid, count: 6}}'",
+    ),
+    line(
+        "audit: an attribute of no table",
+        "audit: {kind: updates, attributes: [age]}",
+        LAST,
+        "'age' is a column of a table of speakers: name the table as audit.file, or choose label",
+    ),
+    line("audit: an attribute twice", "audit: {kind: updates, attributes: [label, label]}", LAST, "different ones"),
+    line("audit: sums of nothing", "audit: {kind: updates, sum: 0}", LAST, "audit.sum must be at least 1, not 0"),
+    Case(
+        "audit: sums under a strategy that sees updates",
+        "audit.sum=2 hides single updates, which strategy.kind needs to see",
+        command=f"{DRY} 'audit={{kind: updates, sum: 2}}' strategy.kind=median",
+    ),
+    Case(
+        "audit: updates of attackers",
+        "observes honest clients: remove audit, or remove attack",
+        command=f"{DRY} audit.kind=updates attack.kind=sign_flip",
+    ),
+    Case(
+        "audit: updates, and a table that is not there",
+        ("audit.file", "there is no file"),
+        command=f"{RUN} 'audit={{kind: updates, file: speakers.tsv}}'",
+    ),
+    Case(
+        "audit: more clients than take part",
+        "audit.clients (4) are attacked, and 1 of 2 clients take part",
+        command=f"{RUN} 'audit={{kind: updates, clients: 4, auxiliary: 0.5}}'",
     ),
     line("attack: unknown kind", "attack: zombies", LAST, "known kinds: none, sign_flip"),
     line(

@@ -1,20 +1,20 @@
 """The section `audit` of a configuration: candidates for the federation. An attacker guesses which of them took part.
 
 A fair coin decides for each candidate whether it is inside. At the end of a run each candidate has a score, from which
-`findings` computes what an attacker knows.
+`findings` computes what an attacker knows. `Updates` has no candidates: it asks what the updates of clients tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 
 from fedray.core.privacy import attacks
 from fedray.core.privacy.attacks import Scores
-from fedray.core.ranges import Count, Range, Ranged
+from fedray.core.ranges import Count, Fraction, Range, Ranged
 from fedray.core.seeds import Name, derive, numpy_generator
 from fedray.core.types import Update, Vector
 
@@ -78,11 +78,36 @@ class Directions(Audit):
         return [name for name, taken in coins(self.names, seed).items() if taken]
 
 
+@dataclass(frozen=True)
+class Updates(Audit):
+    """What an attacker reads off the updates that the server receives: attributes of clients, and who sent them.
+
+    The attacker trains on the updates of auxiliary clients, whose data it knows and who take no part in the run.
+    `clients`: how many clients of the federation it attacks.
+    """
+
+    # What it guesses of a client: label (its most frequent one), or attributes of speakers: columns of `file`, or what
+    # the corpus knows (embedded speech: language, accent, gender, noise)
+    attributes: list[str] = field(default_factory=lambda: ["label"])
+    # A table (tsv or csv with a header) that names speakers, as often as it likes; null: the corpus knows attributes
+    file: str | None = None
+    speaker: str = "speaker"  # the column of `file` with the speakers' names, as in the corpus
+    auxiliary: Fraction = 0.3  # share of the clients that take no part and that the attacker knows
+    # Updates that it sees only as a sum, as under secure aggregation; 1: it sees every update
+    sum: Count = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(set(self.attributes)) < len(self.attributes):
+            raise ValueError(f"attributes must be different ones, not {self.attributes}")
+
+
 AUDITS: dict[str, type] = {
     "none": NoAudit,
     "canaries": Canaries,
     "speakers": Speakers,
     "directions": Directions,
+    "updates": Updates,
 }
 
 
@@ -104,6 +129,25 @@ def drawn(clients: Iterable[str], settings: Speakers, seed: Name) -> list[str]:
     if len(ranked) < settings.clients:
         raise ValueError(f"the federation has {len(ranked)} clients, fewer than audit.clients ({settings.clients})")
     return ranked[: settings.clients]
+
+
+def parted(clients: Iterable[str], settings: Updates, seed: Name) -> tuple[list[str], list[str]]:
+    """Draw the auxiliary clients and those under attack, by their names. ValueError: there are too few of either."""
+    ranked = sorted(clients, key=lambda client: derive(seed, "audit", client, "candidate"))
+    count = round(settings.auxiliary * len(ranked))
+    auxiliary, rest = ranked[:count], ranked[count:]
+    if len(rest) < settings.clients:
+        raise ValueError(
+            f"audit.clients ({settings.clients}) are attacked, and {len(rest)} of {len(ranked)} clients take part "
+            f"beside the auxiliary ones: lower audit.clients, or audit.auxiliary ({settings.auxiliary:g})"
+        )
+    if 2 * settings.sum > (least := min(count, settings.clients)):
+        raise ValueError(
+            f"sums of audit.sum ({settings.sum}) updates would all be alike: {count} auxiliary clients and "
+            f"{settings.clients} under attack allow sums of {least // 2} at most: lower sum, or raise audit.clients "
+            "and audit.auxiliary"
+        )
+    return auxiliary, rest[: settings.clients]
 
 
 def direction(name: str, size: int, seed: Name) -> Vector:

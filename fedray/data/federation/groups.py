@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,19 +39,33 @@ def read_groups(settings: GroupSettings, parts: Mapping[str, Manifest]) -> dict[
     """
     if settings.column is None:
         return {}
-    speakers = {speaker for manifest in parts.values() for speaker in manifest.column("speaker")}
+    speakers = speakers_of(parts)
     if settings.file is None:
         columns = (zip(part.column("speaker"), part.column("label"), strict=True) for part in parts.values())
-        pairs, place = (pair for part in columns for pair in part), "data.groups.column=label"
+        found = _one_each((pair for part in columns for pair in part), "data.groups.column=label", speakers)
     else:
-        table, place = _read(Path(settings.file)), settings.file
-        names = _column(table, settings.speaker, "data.groups.speaker")
-        values = _column(table, settings.column, "data.groups.column")
-        pairs = ((name, value) for name, value in zip(names, values, strict=True) if name in speakers)
-    found = _one_each(pairs, place)
-    if not found:
-        raise ValueError(f"{place}: names none of the speakers of the corpus, such as {min(speakers)}")
+        keys = "data.groups.speaker", "data.groups.column"
+        found = read_attribute(settings.file, settings.speaker, settings.column, speakers, keys)
     return {speaker: found.get(speaker, UNKNOWN) for speaker in sorted(speakers)}
+
+
+def read_attribute(
+    file: str, speaker: str, column: str, speakers: Collection[str], keys: tuple[str, str]
+) -> dict[str, str]:
+    """Speaker -> its value in a column of a table, for those of `speakers` of whom the table knows it.
+
+    `speaker`: the column with their names. `keys` name the two columns, for errors. ValueError: a speaker has two
+    values, the table has no such column, or names none of the speakers.
+    """
+    table = _read(Path(file))
+    names, values = _column(table, speaker, keys[0]), _column(table, column, keys[1])
+    return _one_each(((name, value) for name, value in zip(names, values, strict=True) if name in speakers), file,
+                     speakers)  # fmt: skip
+
+
+def speakers_of(parts: Mapping[str, Manifest]) -> set[str]:
+    """The speakers of a corpus' parts."""
+    return {speaker for manifest in parts.values() for speaker in manifest.column("speaker")}
 
 
 def majority(speakers: Iterable[str], groups: Mapping[str, str]) -> str:
@@ -72,7 +86,8 @@ def _column(table: Table, name: str, key: str) -> list[str]:
     return table.column(name, None)
 
 
-def _one_each(pairs: Iterable[tuple[str, str | None]], place: str) -> dict[str, str]:
+def _one_each(pairs: Iterable[tuple[str, str | None]], place: str, speakers: Collection[str]) -> dict[str, str]:
+    """Speaker -> its value. ValueError: a speaker has two, or no speaker has one."""
     found: dict[str, str] = {}
     for speaker, value in pairs:
         if value and found.setdefault(speaker, value) != value:
@@ -80,4 +95,6 @@ def _one_each(pairs: Iterable[tuple[str, str | None]], place: str) -> dict[str, 
                 f"{place}: speaker {speaker} is in the groups {found[speaker]} and {value}: a group is an attribute of "
                 "a speaker"
             )
+    if not found:
+        raise ValueError(f"{place}: names none of the speakers of the corpus, such as {min(speakers)}")
     return found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fedray.core.attackers import Attack
-from fedray.core.privacy.audits import Audit
+from fedray.core.privacy.audits import Audit, Updates
 from fedray.engine.options.attacked import Attacked
 from fedray.engine.options.audits import Audited
+from fedray.engine.options.observed import Observing
 from fedray.engine.options.private import PrivateRounds
 from fedray.engine.options.virtual import VirtualRounds
 from fedray.engine.round.option import Option
@@ -18,7 +19,9 @@ def chosen(rounds: Rounds) -> list[Option]:
     private = None if plan.privacy is None else PrivateRounds(plan.privacy, rounds.layers, rounds.program.seed)
     if isinstance(plan.attack, Attack):
         options.append(Attacked(plan.attack, rounds))
-    if isinstance(plan.audit, Audit):
+    if isinstance(plan.audit, Updates):
+        options.append(Observing(plan.audit, rounds, private))
+    elif isinstance(plan.audit, Audit):
         options.append(Audited(plan.audit, rounds, private))
     if private is not None:
         options.append(private)

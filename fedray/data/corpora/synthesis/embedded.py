@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow.parquet as pq
 
 from fedray.core.parallel import Parallel
 from fedray.data.corpora.synthesis import espeak
+from fedray.data.corpora.synthesis.attributes import ATTRIBUTES, speaker_attributes
 from fedray.data.corpora.synthesis.making import code, make
 from fedray.data.corpora.synthesis.recipe import Recipe
 from fedray.data.corpora.synthesis.translation import translated
@@ -22,6 +24,8 @@ SERVER = ("server", "test-server")  # splits whose translations prefer no dialec
 @dataclass(frozen=True)
 class Embedded(Recipe):
     """The embedded corpus: `Recipe` says what the settings mean."""
+
+    ATTRIBUTES: ClassVar[tuple[str, ...]] = ATTRIBUTES  # of speakers, see `attributes`
 
     def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
         """Make the splits "server", "clients", "dev", "test" and "test-server", if they have speakers.
@@ -48,6 +52,10 @@ class Embedded(Recipe):
         if self.server_speakers == 0 and "clients" in splits:
             splits = {"train": splits.pop("clients"), **splits}
         return {split: Manifest.from_rows(found, source=str(folder)) for split, found in splits.items()}
+
+    def attributes(self, seed: int) -> dict[str, dict[str, str]]:
+        """Attribute -> speaker -> its value. A source of sound has none."""
+        return speaker_attributes(self, seed)
 
     def client_speakers_made(self) -> int:
         """How many speakers the split "clients" will have, known before any audio is made."""

@@ -1,0 +1,171 @@
+"""What the updates of clients give away of them, and what defences leave: attributes of speakers, labels, identity.
+
+    python -m benchmarks.studies.update_leakage [--arms 'keywords, CRNN'] [--seeds 0 1 2] [--rounds 30] [--actors N]
+
+At the end of each run an attacker sees what clients send, and knows auxiliary clients, half of all, who take no part
+(docs/privacy.md). Keywords: embedded speech, 400 speakers, ten words in shares of Dirichlet's 0.3, which CRNN-Base
+classifies and a Conformer recognises. speechocean: real sentences by 207 speakers, a Conformer. arabic-commands: real
+keywords by 24 speakers, of whom only identity is known. Real speech needs FEDRAY_SPEECH. Sums, as under secure
+aggregation, are at most half of the clients of a side. The same command resumes the study: it keeps finished runs, and
+takes runs whose folders are gone from the earlier page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from benchmarks import study
+
+CONFIG = "configs/privacy/updates.yaml"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A corpus and a model. `sums`: the numbers of clients in a sum; `speech`: the folder below FEDRAY_SPEECH."""
+
+    overrides: tuple[str, ...]
+    sums: tuple[int, ...]
+    speech: str = ""
+
+    def located(self) -> list[str]:
+        """The overrides, with the folder of real speech."""
+        if not self.speech:
+            return list(self.overrides)
+        root = study.speech(self.speech)
+        return [*(one.replace("ROOT", str(root)) for one in self.overrides), f"data.root={root}"]
+
+
+CONFORMER = (
+    "task={kind: recognition, tokens: characters, decode: {search: greedy}}",
+    "model={kind: conformer}",
+    "algorithm.client={lr: 0.3, batch: 5, epochs: 4, clip: 5}",
+)
+EMBEDDED = ("data.options.client_speakers=400", "audit.clients=200")
+TABLE = "path_column: path, speaker_column: speaker, seconds_column: seconds"
+SETUPS = {
+    "keywords, CRNN": Setup(EMBEDDED, (5, 20, 100)),
+    "keywords, Conformer": Setup((*EMBEDDED, *CONFORMER), (5, 20, 100)),
+    "speechocean, Conformer": Setup(
+        (
+            "data.corpus=tsv",
+            f"data.options={{train: [manifest.tsv], text_column: transcript, lower_case: true, {TABLE}}}",
+            "data.dev_share=0.03",
+            *CONFORMER,
+            "audit={kind: updates, clients: 100, attributes: [age_group, gender], file: ROOT/manifest.tsv, "
+            "auxiliary: 0.5}",
+        ),
+        (5, 20, 50),
+        "speechocean",
+    ),
+    "arabic-commands, CRNN": Setup(
+        (
+            "data.corpus=tsv",
+            f"data.options={{train: [manifest.tsv], label_column: keyword, {TABLE}}}",
+            "data.own_share=0.1",
+            "evaluation.best=own/accuracy",
+            "audit={kind: updates, clients: 12, attributes: [], auxiliary: 0.5}",
+        ),
+        (5,),
+        "arabic-commands-full",
+    ),
+}
+PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
+EPSILON_8 = "epsilon: 8, delta: 1e-5, clip: {norm: 1.0}"
+DEFENCES: dict[str, tuple[str, ...]] = {
+    "none": ("model.dropout=0",),
+    "dropout 0.2": ("model.dropout=0.2",),
+    "top 5 % in 8 bits": ("model.dropout=0", "upload={kind: topk, share: 0.05, values: int8}"),
+    "epsilon 8, local": ("model.dropout=0", *PRIVATE, f"privacy={{kind: local, {EPSILON_8}}}"),
+    "epsilon 8, Skellam": ("model.dropout=0", *PRIVATE, f"privacy={{kind: skellam, bits: 24, {EPSILON_8}}}"),
+}
+
+
+def arms() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Arm -> (setup, overrides)."""
+    found = {}
+    for name, setup in SETUPS.items():
+        found |= {f"{name}: {defence}": (name, overrides) for defence, overrides in DEFENCES.items()}
+        found |= {f"{name}: sums of {count}": (name, (*DEFENCES["none"], f"audit.sum={count}")) for count in setup.sums}
+    return found
+
+
+ARMS = arms()
+
+
+def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
+    """The overrides of a run."""
+    setup, defence = ARMS[arm]
+    of_run = [f"seed={seed}", f"data.seed={seed}", f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    return [*SETUPS[setup].located(), *defence, *of_run]
+
+
+def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The findings of a run's audit, by attribute."""
+    audit = study.run(CONFIG, overrides(arm, seed, chosen), place)["audit"]
+    found = {**audit["attributes"], "same client": audit["same_client"]}
+    return {"seed": seed, "findings": {name: one for name, one in found.items() if one is not None}}
+
+
+def ends(runs: Sequence[dict[str, Any]], name: str) -> str:
+    """AUROC of an attribute: the mean over seeds, and the lowest and the highest end of the seeds' intervals."""
+    found = [run["findings"][name] for run in runs]
+    low, high = min(one["auroc_low"] for one in found), max(one["auroc_high"] for one in found)
+    return f"{mean(one['auroc'] for one in found):.2f} [{low:.2f}, {high:.2f}]"
+
+
+def table(found: study.Found, setup: str) -> str:
+    """One row per defence and attribute of a setup; empty without runs."""
+    rows = []
+    for arm, runs in found.items():
+        if ARMS[arm][0] != setup:
+            continue
+        for name in runs[0]["findings"]:
+            ones = [run["findings"][name] for run in runs]
+            right = [100 * one.get("accuracy", one.get("first")) for one in ones]
+            rows.append({
+                "defence": arm.removeprefix(f"{setup}: "),
+                "attribute": name,
+                "AUROC": ends(runs, name),
+                "right (%)": study.spread(right),
+                "chance (%)": f"{mean(100 * one['chance'] for one in ones):.1f}",
+                "balanced (%)": study.spread([100 * one["balanced_accuracy"] for one in ones])
+                if "balanced_accuracy" in ones[0] else "",
+                "seeds": ", ".join(str(run["seed"]) for run in runs),
+            })  # fmt: skip
+    return study.table(rows) if rows else ""
+
+
+def main() -> None:
+    parser = study.parser(__spec__.name, __doc__, "study-update-leakage", rounds=30)
+    study.choose_arms(parser)
+    chosen = parser.parse_args()
+    study.check_arms(parser, chosen, ARMS)
+    before = study.page_before("update_leakage", rounds=chosen.rounds).get("found", {})
+    place = study.place(chosen.runs)
+    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
+    parts = [f"## {setup}\n\n{rows}" for setup in SETUPS if (rows := table(found, setup))]
+    text = "\n\n".join(
+        [
+            f"""# What updates give away
+
+FedAvg, {chosen.rounds} rounds. An attacker who knows half of the clients, which take no part, guesses attributes of
+others from what they send. *AUROC*: of each value against the others, and for "same client" of two updates of one
+client (other models, other halves of its speech) against those of two; mean over seeds, and in brackets the lowest and
+the highest end of the seeds' 95 % intervals over clients. 0.5 is guessing. *Right*: the attacker's guesses, and for
+"same client" how often the most similar of all updates is the client's own; *chance*: what guessing the auxiliary
+clients' most frequent value gets. *Balanced*: the mean over values, of guesses that ignore how frequent they are.""",
+            *parts,
+        ]
+    )
+    print(text)
+    command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
+    study.write("update_leakage", text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""An audit of updates: at the end of the run, clients train once more for an attacker who sees what they send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from fedray.core.privacy.audits import Updates
+from fedray.core.privacy.leaks import Row, Sums
+from fedray.core.privacy.settings import Local, Skellam
+from fedray.core.types import ObservedData, RunError
+from fedray.engine.lane.observing import Infer, Observe, Released, observed
+from fedray.engine.options.private import PrivateRounds
+from fedray.engine.round import cohort as cohorts
+from fedray.engine.round.downlink import Posted
+from fedray.engine.round.option import Option
+from fedray.engine.round.rounds import Rounds
+from fedray.runs.folder import Progress, RunFolder
+
+TABLE = "audit.tsv"
+
+
+class Observing(Option):
+    """An audit of updates. `private`: the option that its rounds are private by; None: they are not."""
+
+    def __init__(self, settings: Updates, rounds: Rounds, private: PrivateRounds | None) -> None:
+        self.settings, self.rounds, self.private = settings, rounds, private
+        self.candidates = dict(cast(ObservedData, rounds.program.data).candidates)
+
+    def words(self) -> str:
+        inside = sum(self.candidates.values())
+        return (
+            f"audit: {len(self.candidates) - inside:,} auxiliary clients take no part; after the last round they and "
+            f"{inside:,} others train again"
+        )
+
+    def results(self, progress: Progress, folder: RunFolder) -> Mapping[str, Any]:
+        """The section `audit`. Writes audit.tsv with a row for each client and attribute."""
+        rounds, settings = self.rounds, self.settings
+        rounds.note("phase", {"text": "audit"})
+        began = replace(progress, state=folder.load(0).state, round=0, private={})
+        # The last broadcast's settings: the learning rate of a round that never comes may be 0.
+        ended = replace(progress, round=max(progress.round - 1, 0))
+
+        def work() -> tuple[dict[str, Any], list[Row]]:
+            posted = [self._put(one) for one in (began, ended)]
+            parts = rounds.pool.run(self._jobs(progress, (began, ended), posted))
+            everybody, failures, layout = observed(parts)
+            rounds.check(failures, len(self.candidates))
+            if layout is None:
+                raise RunError("audit: no client sent an update")
+            there = [name for name in self.candidates if name in everybody]
+            sides = [[everybody[name] for name in there if self.candidates[name] is side] for side in (False, True)]
+            inputs = tuple(rounds.pool.put(value) for value in (*sides, layout))
+            sums = Sums(settings.sum, (self._central(began, posted[0]), self._central(ended, posted[1])))
+            return rounds.pool.run({0: Infer(sums, rounds.program.seed, tuple(settings.attributes), inputs=inputs)})[0]
+
+        found, rows = rounds.again(work)
+        folder.write_table(TABLE, rows)
+        counts = {"auxiliary": sum(not side for side in self.candidates.values()), "sum": settings.sum}
+        return {"audit": {"kind": "updates", "clients": sum(self.candidates.values()), **counts, **found}}
+
+    def _put(self, progress: Progress) -> Posted:
+        return self.rounds.put(progress.state, progress.round)
+
+    def _jobs(self, progress: Progress, models: tuple[Progress, Progress], posted: list[Posted]) -> dict[int, Observe]:
+        """The clients in as many pieces as a cohort of their number has, whatever the number of actors."""
+        released = tuple(self._released(*pair) for pair in zip(models, posted, strict=True))
+        cost, names = self.rounds.program.data.cost, list(self.candidates)
+        inputs = (posted[0].clients, posted[1].clients, self.rounds.first)
+        jobs = {}
+        for number, lane in enumerate(cohorts.cut(names, self.rounds.plan.engine.lane_count(len(names)), cost)):
+            records = [(name, progress.clients.get(name)) for name in lane]
+            clients = tuple((name, None if record is None else record.state) for name, record in records)
+            work = sum(map(cost, lane))
+            jobs[number] = Observe(clients, (released[0], released[1]), inputs=inputs, cost=work)
+        return jobs
+
+    def _released(self, progress: Progress, posted: Posted) -> Released:
+        if self.private is None:
+            return Released(progress.round, None, 0.0)
+        population = len(self.rounds.program.data.client_ids())
+        guard = self.private.settings(progress, posted.broadcast, self.rounds.plan.cohort.count(population))
+        local = isinstance(self.private.mechanism.settings, Local)
+        return Released(progress.round, guard, self.private.noise(progress, posted.broadcast) if local else 0.0)
+
+    def _central(self, progress: Progress, posted: Posted) -> float:
+        """Standard deviation of what is added to each number of a sum, once, by whoever releases it."""
+        if self.private is None or isinstance(self.private.mechanism.settings, Local | Skellam):
+            return 0.0
+        return self.private.noise(progress, posted.broadcast)

@@ -1,0 +1,76 @@
+"""End-to-end audits of updates: words and voices are read off updates; settings that make no sense are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedray
+from fedray.config.source import ConfigError
+from fedray.experiment import check_setup, load, read_federation
+from fedray.runs.folder import RunFolder
+from tests import keywords
+
+AUDIT = {"kind": "updates", "clients": 10, "attributes": ["tune"], "auxiliary": 0.5, "file": "speakers.tsv"}
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "words"),
+    [
+        ("fednst/baselines/sl", [], "trains in one place, so an audit has no clients"),
+        ("fedmem/embedded", [], "trains no shared model, so an audit has no clients"),
+        ("fedavg/keywords", ["audit.attributes=[age]"], "'age' is a column of a table of speakers: name the table"),
+        ("fedavg/keywords", ["audit.attributes=[label,label]"], "attributes must be different ones"),
+        ("fedavg/keywords", ["attack.kind=sign_flip"], "observes honest clients"),
+        ("fedavg/keywords", ["audit.sum=5", "strategy.kind=median"], "hides single updates, which strategy.kind needs"),
+    ],
+)
+def test_an_audit_that_makes_no_sense_is_refused(config: str, overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_setup(*load(config, ["audit.kind=updates", *overrides]))
+    assert words in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keywords")
+    keywords.write_corpus(folder, speakers=26, clips=4)
+    lines = [f"s{number:02d}\t{'odd' if number % 2 else 'even'}" for number in range(26)]
+    (folder / "speakers.tsv").write_text("\n".join(["speaker\ttune", *lines]) + "\n", encoding="utf-8")
+    return folder
+
+
+def played(corpus: Path, out: Path, **changes: Any) -> fedray.Result:
+    audit = AUDIT | {"file": str(corpus / "speakers.tsv")}
+    settings = keywords.settings(corpus, **{"audit": audit, "rounds": 2, "cohort": {"fraction": 1.0}} | changes)
+    return fedray.run(settings, out=out)
+
+
+def test_too_few_clients_are_refused(corpus: Path) -> None:
+    for changes, words in (
+        ({"clients": 13}, "24 clients take part beside the auxiliary ones"),
+        ({"sum": 6}, "sums of audit.sum (6) updates would all be alike"),
+        ({"attributes": ["label"]}, "audit.attributes: only one value"),
+        ({"attributes": ["age"]}, "has no column 'age': set audit.attributes to one of speaker, tune"),
+    ):
+        with pytest.raises((ConfigError, ValueError)) as error:
+            fedray.open(keywords.settings(corpus, audit=AUDIT | {"file": str(corpus / "speakers.tsv")} | changes))
+        assert words in str(error.value)
+
+
+@pytest.mark.long
+def test_auxiliary_clients_take_no_part(in_process: None, corpus: Path, tmp_path: Path) -> None:
+    one = played(corpus, tmp_path / "one")
+    assert len(one.clients()) == 12
+    rows = [line.split("\t") for line in RunFolder(one.folder).read_text("audit.tsv").splitlines()[1:]]
+    assert len(rows) == 20 and {client for client, *_ in rows} <= set(one.clients()["client"])
+    assert {value for _, attribute, value, *_ in rows if attribute == "tune"} == {"odd", "even"}
+    audit = one.results["audit"]
+    assert audit["attributes"]["tune"]["clients"] == 10 and audit["same_client"]["clients"] == 10
+    engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
+    two = played(corpus, tmp_path / "two", engine=engine)
+    assert two.results["audit"] == audit
+    _, clients = read_federation(*load(tmp_path / "one" / "config.yaml"))
+    assert set(clients) == set(one.clients()["client"])

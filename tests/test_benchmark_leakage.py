@@ -1,0 +1,35 @@
+"""The study of updates: every arm is a valid configuration, and its table has means and the seeds' intervals."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from benchmarks import study
+from benchmarks.studies import update_leakage
+from fedray import experiment
+
+CHOSEN = argparse.Namespace(rounds=30, actors=1)
+
+
+@pytest.mark.parametrize("arm", update_leakage.ARMS)
+def test_every_arm_is_a_valid_configuration(arm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "speech", lambda corpus: Path("/corpora", corpus))
+    overrides = update_leakage.overrides(arm, 0, CHOSEN)
+    config, _ = experiment.load(study.ROOT / update_leakage.CONFIG, overrides)
+    experiment.check_setup(*experiment.load(study.ROOT / update_leakage.CONFIG, overrides))
+    assert "ROOT" not in str(config.audit)
+
+
+def test_the_table_has_means_and_the_widest_interval() -> None:
+    one = {"accuracy": 0.5, "chance": 0.25, "balanced_accuracy": 0.4, "auroc": 0.8, "auroc_low": 0.7, "auroc_high": 0.9}
+    other = one | {"accuracy": 0.7, "auroc": 0.6, "auroc_low": 0.5, "auroc_high": 0.65}
+    same = {"auroc": 0.9, "auroc_low": 0.8, "auroc_high": 1.0, "first": 0.3, "chance": 0.01}
+    runs = [{"seed": seed, "findings": {"label": each, "same client": same}} for seed, each in enumerate((one, other))]
+    found = {"keywords, CRNN: none": runs}
+    text = update_leakage.table(found, "keywords, CRNN")
+    assert "| none | label | 0.70 [0.50, 0.90] | 60.0 ± 14.1 | 25.0 | 40.0 ± 0.0 | 0, 1 |" in text
+    assert "| none | same client | 0.90 [0.80, 1.00] | 30.0 ± 0.0 | 1.0 |  | 0, 1 |" in text
+    assert update_leakage.table(found, "arabic-commands, CRNN") == ""
