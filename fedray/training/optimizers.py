@@ -71,8 +71,8 @@ class ClientOptimizer:
     def __init__(self, flat: FlatModel, settings: ClientSettings, adjust: Adjust | None = None) -> None:
         self._flat, self._settings, self._adjust, self._lr = flat, settings, adjust, settings.lr
         self._adam = None
-        if settings.optimizer == "adam":  # fused: one pass over memory, without temporary vectors
-            self._adam = torch.optim.Adam([_parameter(flat)], lr=settings.lr, fused=True)
+        if settings.optimizer == "adam":
+            self._adam = torch.optim.Adam([_parameter(flat)], lr=settings.lr, fused=_fused(flat))
         self._l2 = _l2_slope(flat, settings.l2) if settings.l2 else None
 
     def set_rate(self, lr: float) -> None:
@@ -106,7 +106,7 @@ class AdamW:
         """`steps`: of all passes together. `moments`: from `moments()` of the earlier pass, {} in the first one."""
         self._flat, self._settings, self._steps, self._done = flat, settings, steps, int(moments.get("step", 0))
         weights, decay = [_parameter(flat)], settings.weight_decay
-        self._adamw = torch.optim.AdamW(weights, lr=settings.lr, weight_decay=decay, fused=True)
+        self._adamw = torch.optim.AdamW(weights, lr=settings.lr, weight_decay=decay, fused=_fused(flat))
         if moments:
             # Copies, since torch changes its state in place.
             copies = {name: torch.as_tensor(value).clone() for name, value in moments.items()}
@@ -152,6 +152,11 @@ def _parameter(flat: FlatModel) -> torch.nn.Parameter:
     parameter = torch.nn.Parameter(flat.weights)
     parameter.grad = flat.gradient
     return parameter
+
+
+def _fused(flat: FlatModel) -> bool:
+    """Whether torch has steps that take one pass over memory, without temporary vectors, on the model's device."""
+    return flat.weights.device.type in ("cpu", "cuda")
 
 
 def _l2_slope(flat: FlatModel, l2: float) -> Tensor:

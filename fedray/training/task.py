@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from fedray.core import malloc
 from fedray.core.parameters import FlatModel, Layout
 from fedray.core.settings import Choice, kind_of
 from fedray.core.types import Evaluation, Vector
@@ -213,7 +214,9 @@ class Task(ABC):
     def apart(self, device: str) -> FlatModel:
         """A new model with random weights, which this process does not keep."""
         model, kept = self._built()
-        return FlatModel(model.to(device), kept.__contains__, self._stays)
+        flat = FlatModel(model.to(device), kept.__contains__, self._stays)
+        malloc.trim()  # glibc would keep the tensors with which the model was built, among others that stay
+        return flat
 
     @property
     def layout(self) -> Layout:
