@@ -16,9 +16,3 @@ def tune(mapped: int, kept: int) -> None:
         trim_threshold, mmap_threshold = -1, -3  # from malloc.h
         libc.mallopt(mmap_threshold, mapped)
         libc.mallopt(trim_threshold, kept)
-
-
-def trim() -> None:
-    """Give freed memory back to the system. Has no effect without glibc."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from fedray.core import malloc
 from fedray.core.parameters import FlatModel, Layout
 from fedray.core.settings import Choice, kind_of
 from fedray.core.types import Evaluation, Vector
@@ -214,9 +213,7 @@ class Task(ABC):
     def apart(self, device: str) -> FlatModel:
         """A new model with random weights, which this process does not keep."""
         model, kept = self._built()
-        flat = FlatModel(model.to(device), kept.__contains__, self._stays)
-        malloc.trim()  # glibc would keep the tensors with which the model was built, among others that stay
-        return flat
+        return FlatModel(model.to(device), kept.__contains__, self._stays)
 
     @property
     def layout(self) -> Layout:
