@@ -28,7 +28,7 @@ from benchmarks import study
 from fedray.models.conformer import Conformer, ConformerSettings
 from fedray.models.whisper import Whisper, WhisperSettings
 from fedray.training.decoding.attention import AttentionSearch
-from fedray.training.decoding.search import DecodeSettings
+from fedray.training.decoding.search import BLANK, DecodeSettings
 
 COMMAND = "python -m benchmarks.engine.decoding"
 CHARACTERS, EMBEDDED_FRAMES = 30, 75  # the embedded corpus: tokens, encoder frames of three seconds
@@ -37,15 +37,15 @@ Found = dict[str, list[float]]  # side -> CPU seconds an utterance, of each turn
 
 
 class Endless(nn.Module):
-    """A last layer that never says the end."""
+    """A last layer that never says the end, or a token that no text keeps."""
 
-    def __init__(self, head: nn.Module, eos: int) -> None:
+    def __init__(self, head: nn.Module, never: list[int]) -> None:
         super().__init__()
-        self.head, self.eos, self.w = head, eos, getattr(head, "w", head)
+        self.head, self.never, self.w = head, never, getattr(head, "w", head)
 
     def forward(self, states: Tensor) -> Tensor:
         logits: Tensor = self.head(states)
-        logits[..., self.eos] = -1e4
+        logits[..., self.never] = -1e4
         return logits
 
 
@@ -53,7 +53,8 @@ class Model:
     """A model whose texts do not end."""
 
     def __init__(self, model: Any) -> None:
-        self._model, self.attention_head = model, Endless(model.attention_head, model.eos)
+        never = [model.eos, model.bos] + [BLANK] * hasattr(model, "ctc_head")
+        self._model, self.attention_head = model, Endless(model.attention_head, never)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -212,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chosen.models, chosen.tokens, chosen.utterances, chosen.turns = ["embedded Conformer"], [3], 2, 1
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    found = {}
+    found = {} if chosen.tiny else study.page_before("decoding").get("seconds", {})
     with torch.no_grad():
         for name in chosen.models:
             for beam in chosen.beams:
