@@ -184,17 +184,18 @@ def page(found: Mapping[str, Found], chosen: argparse.Namespace) -> str:
                 "fedray (s)": f"{ours:.3g}",
                 "`generate` (s)": f"{theirs:.3g}",
                 "fedray / `generate`": f"{median(ratios):.2f} [{ratios[0]:.2f}, {ratios[-1]:.2f}]",
+                "turns": len(ratios),
             }
         )
     return f"""# Decoding with a cache
 
 CPU seconds an utterance of searches that decode a fixed number of tokens, for a batch of {chosen.utterances}
 utterances, one thread: the decoder and its search, without the encoder. *Before* are SpeechBrain's searchers, which
-decode the whole prefix at each step and which fedray used until 2026-11-28: once, with {chosen.before} utterances.
-fedray and transformers' `generate`, which has a cache as well, take turns, {chosen.turns} of them: medians, and the
-range of the ratios. fedray may take {ALLOWED:g} times as long as `generate`. For the Conformer, `generate` runs a
-Whisper whose decoder has the Conformer's sizes (one layer, width 64). In a beam, fedray computes the keys and values
-of encoder states once for an utterance, `generate` once for each hypothesis.
+decode the whole prefix at each step and which fedray used until 2026-11-28: once, with one or two utterances. fedray
+and transformers' `generate`, which has a cache as well, take turns: medians over turns, and the range of the ratios.
+fedray may take {ALLOWED:g} times as long as `generate`. For the Conformer, `generate` runs a Whisper whose decoder has
+the Conformer's sizes (one layer, width 64). In a beam, fedray computes the keys and values of encoder states once for
+an utterance, `generate` once for each hypothesis.
 
 {study.table(rows)}"""
 

@@ -74,9 +74,7 @@ class Task(ABC):
     init_depends: ClassVar[tuple[str, ...]]  # the configuration keys that weights trained on this task depend on
     logged: ClassVar[tuple[str, ...]] = ("loss",)  # the metrics of training that each row of metrics.jsonl has
     best: ClassVar[tuple[str, str]]  # the metric that picks the best round; "min" or "max"
-    evaluation_batch: ClassVar[int] = (
-        32  # utterances that are scored together, unless the model has a number of its own
-    )
+    evaluation_batch: ClassVar[int] = 32  # utterances that are scored together, see `scored_together`
     outputs: int  # of the model: tokens or classes
     kernels = True  # whether compiled loops may be used where they fit
 
@@ -124,7 +122,7 @@ class Task(ABC):
 
     @property
     def scored_together(self) -> int:
-        """How many utterances are scored together. Bits depend on it."""
+        """How many utterances are scored together: the model's own number, or the task's. Bits depend on it."""
         return getattr(self.model_class, "evaluation_batch", self.evaluation_batch)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -34,16 +34,15 @@ class Released:
 
 @dataclass(frozen=True)
 class HalfOf:
-    """The half `part` of each client's data, in place of its data: what a lane asks a federation for."""
+    """Half of a client's data, in place of its data: what a lane asks a federation for."""
 
-    data: ObservedData
-    part: int
+    half: Any
 
     def load(self, client: str) -> Any:
-        return self.data.half(client, self.part)
+        return self.half
 
     def cost(self, client: str) -> float:
-        return float(len(self.load(client)))
+        return float(len(self.half))
 
 
 @final
@@ -67,10 +66,11 @@ class Observe(Job[Found]):
             states.restore({}, workplace.program.states)
             program = replace(workplace.program, states=states)
             whole = replace(workplace, program=program)
-            halves = [replace(whole, program=replace(program, data=cast(Any, HalfOf(data, part)))) for part in (0, 1)]
+            halves = [data.half(client, part) for part in (0, 1)]
             turns = [(whole, 0), (whole, 1)]
-            if all(len(data.half(client, part)) for part in (0, 1)):
-                turns += [(halves[0], 0), (halves[1], 1)]
+            if all(map(len, halves)):
+                parts = (replace(program, data=cast(Any, HalfOf(half))) for half in halves)
+                turns += [(replace(whole, program=part), model) for model, part in enumerate(parts)]
             seen, last_state = list[Sketch](), written
             for turn, (place, model) in enumerate(turns):
                 state, broadcast = (None, last_state)[model], (first, last)[model]

@@ -11,14 +11,13 @@ from fedray.core.privacy.leaks import Row, Sums
 from fedray.core.privacy.settings import Local, Skellam
 from fedray.core.types import ObservedData, RunError
 from fedray.engine.lane.observing import Infer, Observe, Released, observed
+from fedray.engine.options.audits import TABLE
 from fedray.engine.options.private import PrivateRounds
 from fedray.engine.round import cohort as cohorts
 from fedray.engine.round.downlink import Posted
 from fedray.engine.round.option import Option
 from fedray.engine.round.rounds import Rounds
 from fedray.runs.folder import Progress, RunFolder
-
-TABLE = "audit.tsv"
 
 
 class Observing(Option):
