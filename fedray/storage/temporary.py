@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import stat
@@ -40,11 +41,15 @@ def private(base: str | None = None) -> Path:
 
 def own(folder: Path) -> FileLock:
     """Make a folder that this process owns while it holds the returned lock."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{folder}{OWNED}")
-    lock.acquire()
-    folder.mkdir(exist_ok=True)
-    return lock
+    while True:
+        with suppress(FileNotFoundError):  # another process's `sweep` removed the parent folder
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+            folder.mkdir(exist_ok=True)
+            if Path(lock.lock_file).exists():  # `sweep` may have removed the file between its creation and its lock
+                return lock
+        lock.release()
 
 
 def disown(folder: Path, lock: FileLock) -> None:
@@ -70,5 +75,6 @@ def sweep(root: Path | None = None) -> None:
 
 
 def _markers(root: Path) -> Iterator[Path]:
-    yield from root.glob(f"*{OWNED}")
-    yield from root.glob(f"*/*{OWNED}")
+    # `Path.glob` fails where another process removes a folder while it is searched; `glob.glob` goes on.
+    for pattern in (f"*{OWNED}", f"*/*{OWNED}"):
+        yield from map(root.joinpath, glob.glob(pattern, root_dir=root, include_hidden=True))

@@ -62,3 +62,18 @@ def test_files_of_a_killed_process_go_with_the_next_one(root: Path) -> None:
     assert not theirs.exists() and mine.updates(0, 0)["a"].sum() == 9 and mine.folder.is_dir()
     mine.clear()
     assert list(scratch("run").iterdir()) == []
+
+
+def test_folders_may_vanish_while_another_process_sweeps(root: Path) -> None:
+    """Processes make, sweep and remove the same folders at once, as runs do that start and end on one machine."""
+    work = f"""
+import os, tempfile; from fedray.engine.jobs.holding import scratch; from fedray.storage import temporary
+tempfile.tempdir = {str(root.parent)!r}
+for number in range(200):
+    folder = scratch(f"run-{{number % 3}}") / str(os.getpid())
+    lock = temporary.own(folder)
+    temporary.sweep()
+    assert folder.is_dir()
+    temporary.disown(folder, lock)"""
+    ended = [subprocess.Popen([sys.executable, "-c", work], stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [(process.communicate()[1], process.returncode) for process in ended] == [("", 0)] * 3
