@@ -23,7 +23,7 @@ from benchmarks.engine import lane_profile
 from benchmarks.engine.encoder_size import overrides
 from benchmarks.engine.scale import private
 from fedray import experiment
-from fedray.engine.actors.gpu import set_up
+from fedray.engine.actors.gpu import keep_activations, set_up
 from fedray.experiment.memory import activation_bytes, actor_bytes
 from fedray.runs.client_states import ClientStore
 
@@ -47,6 +47,7 @@ def play(setting: str, runs: Path) -> dict[str, Any]:
     config = experiment.check(config, source)
     data, _ = experiment.build_data(config, source)
     program = experiment.build_program(config, data, ClientStore(runs / "states"), 0)
+    keep_activations(program.large)
     place, broadcast = lane_profile.workplace(program)
     peak, over = [0], threading.Event()
 

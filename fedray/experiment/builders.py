@@ -41,6 +41,7 @@ from fedray.experiment.fitted import together
 from fedray.experiment.private import averages_statistics, mechanism
 from fedray.models import kernels
 from fedray.storage.cache import cache_root
+from fedray.training.large import LARGE
 from fedray.training.recogniser_checks import effect_of_padding
 from fedray.training.recognisers import Recogniser
 from fedray.training.speech_to_text import SpeechToText
@@ -166,7 +167,10 @@ def build_program(config: Config, data: SpeechData, states: StateStore, gpus: fl
     mechanism(config, algorithm, data)  # these raise their errors before a folder is made
     build_clock(config, data)
     init_cache, prepare_cache = caches(config, algorithm, data, bool(gpus))
-    return Program(algorithm, data, config.seed, states, init_cache, prepare_cache, config.upload, config.download)
+    large = algorithm.task.layout.size >= LARGE
+    return Program(
+        algorithm, data, config.seed, states, init_cache, prepare_cache, config.upload, config.download, large
+    )
 
 
 def build_plan(config: Config, program: Program, gpus: float) -> Plan:

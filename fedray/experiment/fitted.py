@@ -9,7 +9,7 @@ from fedray.core.devices.settings import BufferedClock
 from fedray.engine.cluster.resources import Node, Share, idle, share
 from fedray.engine.jobs.work import Program
 from fedray.experiment.config import Config
-from fedray.experiment.memory import activation_bytes, actor_bytes, beside_driver, check_models, is_large
+from fedray.experiment.memory import activation_bytes, actor_bytes, beside_driver, check_models
 from fedray.training.optimizers import PretrainSettings
 
 
@@ -42,7 +42,7 @@ def pool(
     """
     population = len(program.data.client_ids()) if config.engine.placement == "dedicated" else None
     side = together(config, gpu)
-    if not is_large(program):
+    if not program.large:
         activations = 0.0
     elif activations is None:
         activations = activation_bytes(program, side)

@@ -56,6 +56,7 @@ def open(
     data, _ = build_data(checked, source, _one_by_one)
     states = StatesInMemory()
     program = build_program(checked, data, states, gpus)
+    gpu.keep_activations(program.large)
     tell_unlearnable(checked, program.algorithm, data)
     plan = build_plan(checked, program, gpus)
     # Dedicated actors train the same clients in the same order; here there are no actors.

@@ -15,6 +15,8 @@ from fedray.core.ranges import Count, Ranged, one_of
 from fedray.data.features.dataset import Batch
 from fedray.models.norms import batch_norms
 
+LARGE = 10_000_000  # parameters; a step of a smaller model needs little beside the actor itself
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepSettings(Ranged):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import socket
 import sys
 from abc import ABC, abstractmethod
@@ -30,6 +31,7 @@ from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.heads import last_layers
 from fedray.models.norms import norm_layers, running_statistics
 from fedray.models.weights import load_weights
+from fedray.training.large import LARGE
 from fedray.training.loans import Loans
 from fedray.training.personal import check_patterns, matches
 
@@ -210,6 +212,8 @@ class Task(ABC):
 
     def apart(self, device: str) -> FlatModel:
         """A new model with random weights, which this process does not keep."""
+        if self.layout.size >= LARGE:
+            gc.collect()  # models that were built before, for their layout or weights, may hold themselves in cycles
         model, kept = self._built()
         return FlatModel(model.to(device), kept.__contains__, self._stays)
 

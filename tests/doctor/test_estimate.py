@@ -17,7 +17,7 @@ from fedray import cli, experiment
 from fedray.doctor import estimate, measure
 from fedray.doctor.forecast import by_draw
 from fedray.doctor.measure import Measured
-from fedray.engine.cluster.resources import Share
+from fedray.engine.cluster.resources import ACTOR_BYTES, Share
 from tests import speech
 
 MEASURED = Measured(
@@ -139,7 +139,7 @@ def test_an_estimate_is_what_the_run_then_takes(cluster: None, cache: Path, tmp_
     before = set(cache.rglob("*"))
     found, measured, shares, steps = estimate.estimate(config, source, print)
     assert all(path.relative_to(cache).parts[0] == "features" for path in set(cache.rglob("*")) - before)
-    assert found.memory is not None and found.memory > 340e6
+    assert found.memory is not None and found.memory > ACTOR_BYTES
     assert (shares.actors, steps) == (2, 30) and min(
         measured.step, measured.train, measured.prepare, measured.server
     ) > 0

@@ -193,8 +193,8 @@ def test_dedicated_has_an_actor_for_every_client() -> None:
             dedicated(),
             machines((4,), (4,), actors=20),
             41,
-            r"dedicated with 41 clients: 41 actors need about 13\.9 GB of memory \(340 MB each, .*\), but "
-            r"Ray has 13\.6 GB .* enough for "
+            r"dedicated with 41 clients: 41 actors need about 26\.2 GB of memory \(640 MB each, .*\), but "
+            r"Ray has 25\.6 GB .* enough for "
             r"40: placement: pooled trains any population",
         ),
         (
@@ -213,7 +213,7 @@ def test_dedicated_has_an_actor_for_every_client() -> None:
             EngineSettings(actors=11),
             machines((4,), actors=10),
             None,
-            r"engine\.actors=11: 11 actors need about 3\.7 GB .* lower it, or",
+            r"engine\.actors=11: 11 actors need about 7\.0 GB .* lower it, or",
         ),
     ],
 )
@@ -235,11 +235,11 @@ def test_auto_takes_as_many_actors_as_memory_allows() -> None:
     assert share(EngineSettings(cpus_per_client=0.5), machines((4,), actors=3)).actors == 3
     assert share(EngineSettings(), machines((4,), actors=4), each=2 * ACTOR_BYTES).actors == 2
     assert share(EngineSettings(), machines((4,), (4,), actors=3)).actors == 6, "three on each node"
-    words = r"engine.actors=auto: an actor needs about 1.7 GB .* Ray has 1.4 GB on a node at most: free memory there"
+    words = r"engine.actors=auto: an actor needs about 3.2 GB .* Ray has 2.6 GB on a node at most: free memory there"
     for settings in (EngineSettings(), EngineSettings(gpus_per_client=0)):
         with pytest.raises(ValueError, match=words):
             share(settings, machines((4,), (4,), actors=4), each=5 * ACTOR_BYTES)
-    with pytest.raises(ValueError, match="dedicated with 2 clients: an actor needs about 1.7 GB"):
+    with pytest.raises(ValueError, match="dedicated with 2 clients: an actor needs about 3.2 GB"):
         share(dedicated(), machines((4,), actors=4), 2, each=5 * ACTOR_BYTES)
 
 

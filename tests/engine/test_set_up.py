@@ -21,6 +21,33 @@ for step in range(8):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
+HOLES = """
+import sys
+import torch
+from fedray.engine.actors import gpu
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+gpu.set_up(0)
+gpu.keep_activations(large=sys.argv[1] == "large")
+before = resident()
+kept = [torch.ones(2 << 20) for _ in range(40)]  # 40 activations of 8 MB
+del kept[::2]
+print(resident() - before)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no mallopt")
+@pytest.mark.parametrize(("model", "most"), [("large", 170e6), ("small", 350e6)])
+def test_a_large_model_gives_its_activations_back(model: str, most: float) -> None:
+    done = subprocess.run([sys.executable, "-c", HOLES, model], capture_output=True, text=True, check=True)
+    assert most - 20e6 < int(done.stdout) < most + 20e6
+
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no mallopt")

@@ -28,7 +28,7 @@ def run(cohort: int, population: int = 200_000, dev: int = 5_000, server: bool =
         clock=None,
         algorithm=SimpleNamespace(settings=SimpleNamespace()),
     )
-    return cast(Any, config), cast(Any, SimpleNamespace(algorithm=cast(Algorithm, algorithm), data=data))
+    return cast(Any, config), cast(Any, SimpleNamespace(algorithm=cast(Algorithm, algorithm), data=data, large=False))
 
 
 def nodes(count: int, cpus: float, gpus: float = 0.0) -> list[Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,13 @@ def test_a_run_takes_fewer_actors_and_says_so(made: tuple, capsys: pytest.Captur
     nodes = [Node(4.0, 0.0, driver_bytes(program) + 2.5 * actor_bytes(program), driver=True)]
     found = fitted(config, program, Share(4, 0.9975, 0.0), nodes)
     assert found.actors == 2
-    assert "2 client actors instead of 4: each needs about 34" in capsys.readouterr().err
+    assert "2 client actors instead of 4: each needs about 64" in capsys.readouterr().err
 
 
 def test_a_step_of_a_large_model_is_measured_once(made: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
     config, program = made
     nodes, measured = [Node(4.0, 0.0, 64e9, driver=True)], list[int]()
-    monkeypatch.setattr("fedray.experiment.memory.LARGE", 1)
+    program = replace(program, large=True)
     monkeypatch.setattr("fedray.experiment.fitted.activation_bytes", lambda *_: measured.append(1) or 5e6)
     assert pool(config, program, False, nodes) == pool(config, program, False, nodes, 5e6)
     assert len(measured) == 1, "the caller had measured the second"
@@ -57,7 +58,7 @@ def test_a_driver_that_does_not_fit_is_refused(made: tuple) -> None:
     assert needed == ACTOR_BYTES + 8 * layout.size + 8 * layout.moving  # FedAvg, and SGD on the server
     assert beside_driver(program, [Node(2.0, 0.0, needed + 5, True)]) == [Node(2.0, 0.0, 5, True)]
     assert beside_driver(program, [Node(2.0, 0.0, 1.0, False)]) == [Node(2.0, 0.0, 1.0, False)]
-    with pytest.raises(ValueError, match=r"the driver needs about 0\.3 GB .* start the run on a larger one"):
+    with pytest.raises(ValueError, match=r"the driver needs about 0\.6 GB .* start the run on a larger one"):
         fitted(config, program, Share(1, 1.0, 0.0), [Node(2.0, 0.0, needed - 1, True)])
 
 

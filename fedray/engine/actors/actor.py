@@ -65,6 +65,7 @@ class ClientActor:
         idle actors (None: this actor works alone).
         """
         gpu.set_up(gpus)
+        gpu.keep_activations(program.large)
         if dedicated:
             program = replace(program, states=DedicatedStates(program.states))
         self.gpus, self.driver, self.run_folder = gpus, driver, scratch(run)

@@ -15,9 +15,17 @@ def set_up(gpus: float) -> None:
     """Give torch one thread, and the same bits every time as far as the device allows. `gpus`: of this process."""
     torch.set_num_threads(1)  # two threads per process are slower on small models, and give different bits
     deterministic(gpus > 0)
-    # By default a step's activations go back to the system, and the next step gets memory again page by page, which
-    # takes a sixth of the CPU time of FedSTAR's network.
-    malloc.tune(mapped=32 << 20, kept=128 << 20)  # the first is the most that glibc allows
+    keep_activations()
+
+
+def keep_activations(large: bool = False) -> None:
+    """Keep the memory of a step's activations for the next step. `large`: those of a large model.
+
+    By default glibc gives it back, and gets it again page by page, which takes a sixth of the CPU time of FedSTAR's
+    network. What a large model's step keeps has holes, since batches differ in length: its activations of 4 MB and more
+    go back, which saves a tenth of the memory of an encoder of 95M parameters.
+    """
+    malloc.tune(mapped=(4 if large else 32) << 20, kept=128 << 20)  # 32 MB are the most that glibc allows
 
 
 def deterministic(gpu: bool) -> None:

@@ -12,8 +12,8 @@ from fedray.engine.settings import EngineSettings
 
 DRIVER_CPUS = 0.01  # that a run leaves free on its node, and that the driver of a trial books
 ACTORS_A_GPU = 4
-# Memory of an actor with torch, measured with Ray 2.60 and torch 2.11 on Linux (`fedray doctor` measures it again).
-ACTOR_BYTES = 340e6
+# Memory of an actor with torch, measured with Ray 2.60 and torch 2.14 on Linux (`fedray doctor` measures it again).
+ACTOR_BYTES = 640e6
 UNIT = 10_000  # Ray counts cores and GPUs in ten-thousandths; whole numbers avoid rounding
 
 

@@ -43,6 +43,7 @@ class Program:
     prepare_cache: Path | None = None  # of prepared client states, shared between runs
     upload: Upload = NoUpload()  # how clients encode their updates
     download: Code = Float32()  # how the server encodes its broadcast
+    large: bool = False  # the model is so large that a step's activations decide how many actors fit
 
 
 def hydrate(program: Program, name: str, written: Written | None, round: int, work: float = 1.0) -> Client:
