@@ -29,12 +29,12 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 
 
-def checkpoint(folder: Path) -> Path:
-    """A random checkpoint of wav2vec2-base's size."""
+def checkpoint(folder: Path, **settings: float) -> Path:
+    """A random checkpoint of wav2vec2-base's size. `settings`: of its configuration."""
     if not (folder / "model.safetensors").exists():
         from transformers import Wav2Vec2Config, Wav2Vec2FeatureExtractor, Wav2Vec2Model
 
-        Wav2Vec2Model(Wav2Vec2Config()).save_pretrained(folder)
+        Wav2Vec2Model(Wav2Vec2Config(**settings)).save_pretrained(folder)
         Wav2Vec2FeatureExtractor(return_attention_mask=False).save_pretrained(folder)
     return folder
 

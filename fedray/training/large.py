@@ -67,12 +67,16 @@ def stepping(model: nn.Module, settings: StepSettings, device: str) -> Iterator[
             if settings.compile and device != "cpu":
                 forward = _compiled(layer, forward)
             layer.forward = _recomputed(layer, forward) if settings.recompute else forward
-        half = settings.precision == "bf16"
-        with torch.autocast(torch.device(device).type, torch.bfloat16) if half else nullcontext():
+        with _half(device) if settings.precision == "bf16" else nullcontext():
             yield
     finally:
         for layer in wrapped:
             vars(layer).pop("forward", None)
+
+
+def _half(device: str) -> AbstractContextManager[None]:
+    """Compute in bf16. Its cache keeps the rounded weights for as long as it is open, while steps change them."""
+    return torch.autocast(torch.device(device).type, torch.bfloat16, cache_enabled=False)
 
 
 def layers(model: nn.Module) -> list[nn.Module]:

@@ -116,6 +116,24 @@ def test_half_the_precision_comes_close(name: str) -> None:
     assert float((rough - gradient).norm() / gradient.norm()) < 0.3
 
 
+@pytest.mark.usefixtures("no_kernels")
+@pytest.mark.parametrize("name", MODELS)
+def test_half_the_precision_sees_the_weights_of_every_step(name: str) -> None:
+    """torch.autocast remembers rounded weights while it is open, so that all steps would begin at the first weights."""
+    torch.manual_seed(1)
+    make, outputs = MODELS[name]
+    flat = FlatModel(make())
+    flat.model.eval()
+    half = StepSettings(precision="bf16")
+    with stepping(flat.model, half, "cpu"):
+        first = outputs(flat.model, batch())
+        with torch.no_grad():
+            flat.weights.mul_(1.5)
+        then = outputs(flat.model, batch())
+    with stepping(flat.model, half, "cpu"):
+        assert torch.equal(then, outputs(flat.model, batch())) and not torch.equal(first, then)
+
+
 def test_a_model_is_as_before_afterwards() -> None:
     model = MODELS["conformer"][0]()
     with stepping(model, StepSettings(recompute=True), "cpu"):

@@ -34,8 +34,10 @@ class SpecAugment:
         self.settings = settings
 
     def __call__(self, batch: Batch) -> Batch:
-        """Return a masked copy of the batch."""
+        """Return a masked copy of the batch; the batch itself if there are no masks."""
         settings = self.settings
+        if not settings.time_masks and not settings.frequency_masks:
+            return batch
         size, frames, bins = batch.features.shape
         # SpeechBrain masks in place. Masking ones and multiplying saves a copy of the features and two slow passes over
         # them.
