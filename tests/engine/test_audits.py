@@ -104,6 +104,7 @@ def unclipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clipping, "clip", lambda self, delta, bounds: (delta, np.zeros(len(bounds), bool)))
 
 
+@pytest.mark.long
 # With local noise, every client adds its own: an observer of the sum faces far more than is claimed. Skellam's account
 # is for a client replaced by another, which moves the sum by twice the bound.
 @pytest.mark.parametrize(("settings", "part"), list(zip(HONEST, (4, 4, 8, 64), strict=True)),

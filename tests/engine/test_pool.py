@@ -112,6 +112,7 @@ def test_an_actor_that_the_memory_monitor_ends_is_replaced(
     pool.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("call", "words"), [
     (0, r"engine\.replacements allows no further one \(0 were replaced\): Ray's memory monitor ended it"),
     (1, r"engine\.replacements allows no further one \(0 were replaced\): Ray's memory monitor ended it"),

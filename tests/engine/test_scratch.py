@@ -64,6 +64,7 @@ def test_files_of_a_killed_process_go_with_the_next_one(root: Path) -> None:
     assert list(scratch("run").iterdir()) == []
 
 
+@pytest.mark.long
 def test_folders_may_vanish_while_another_process_sweeps(root: Path) -> None:
     """Processes make, sweep and remove the same folders at once, as runs do that start and end on one machine."""
     work = f"""

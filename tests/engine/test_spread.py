@@ -141,6 +141,7 @@ class Slow:
         return [part * float(params.sum()) for part in job.parts]
 
 
+@pytest.mark.long
 def test_an_actor_that_is_silent_is_lost(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread, "SILENT_SECONDS", 1.0)
     monkeypatch.setattr(spread, "LOOK_SECONDS", 0.0)

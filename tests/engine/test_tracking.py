@@ -110,6 +110,7 @@ class TestMLflow:
         assert said[1:] == ["tracker mlflow failed 2 times; no round is missing"]
         assert [step for step, _ in self.history(server, self.only(server).info.run_id, "loss")] == [1, 2, 3, 4]
 
+    @pytest.mark.long
     def test_rows_that_never_arrive_are_named(self, tmp_path: Path) -> None:
         said: list[str] = []
         nowhere = MLflow(uri=f"sqlite:///{tmp_path}/no/folder/mlflow.db")

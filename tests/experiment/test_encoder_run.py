@@ -37,6 +37,7 @@ CONFIGS = {  # configuration -> checkpoint
     "fedavg/whisper": "whisper",
     "fedlora/whisper": "whisper",
 }
+FIRST = ("fedavg/encoder", "fedlora/whisper")
 SMALL = [
     *("rounds=1", "cohort.fraction=0.8", "data.dev_share=0.2", "data.test_share=0.2", "evaluation.shards=2"),
     *("engine.lanes=4", "engine.cpus_per_client=0.3"),
@@ -71,7 +72,9 @@ def overrides(name: str, corpus: Path, checkpoints: dict[str, Path], actors: int
     return [*needed, *SMALL, *MORE.get(name, []), f"engine.actors={actors}", *more]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name not in FIRST)) for name in CONFIGS]
+)
 def test_a_round_with_one_and_three_actors(
     name: str, corpus: Path, checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def test_what_a_run_leaves_behind(straight: fedray.Result) -> None:
     assert {"model.pt", "hyperparams.yaml", "tokens.txt", "example.py"} <= model
 
 
+@pytest.mark.long
 def test_the_saved_model_transcribes_without_fedray(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
     found = straight.predictions()
     scored = found[found.model == "best"].iloc[0]

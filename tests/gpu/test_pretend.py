@@ -18,12 +18,12 @@ from tests.gpu.toys import Size, federation
 from tests.whisper import BINS, write_checkpoint
 
 SMALL = Size(clients=2, utterances=3, letters=(3, 5), words=3, alphabet=3)
-SLOW = ("crdnn",)  # here, its LSTM takes a hundred small operations a frame
+FIRST = ("fedavg crnn", "fedlora conformer", "fedmem conformer", "fedmlac crnn", "fednst conformer")  # the rest: long
 
 
 def cases() -> list[Any]:
     return [
-        pytest.param(case, id=name, marks=[pytest.mark.long] * any(slow in name for slow in SLOW))
+        pytest.param(case, id=name, marks=[pytest.mark.long] * (name not in FIRST))
         for name, case in algorithms.cases().items()
     ]
 

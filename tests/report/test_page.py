@@ -184,6 +184,7 @@ def test_more_groups_than_colours(tmp_path: Path) -> None:
     assert Path(found.save()).read_text().count("<figure") >= 5
 
 
+@pytest.mark.long
 def test_nothing_of_ray_is_imported_to_read_and_print(tmp_path: Path) -> None:
     code = "import sys; from fedray import report; report.read(sys.argv[1]).table(); sys.exit('ray' in sys.modules)"
     subprocess.run([sys.executable, "-c", code, str(write(tmp_path / "run"))], check=True)

@@ -55,6 +55,7 @@ def page_of(folder: Path, *audio: Path) -> str:
     return Path(report.write(folder, audio=audio)).read_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("named", [False, True], ids=["no folder named", "another folder named"])
 def test_recordings_elsewhere_are_not_embedded(tmp_path: Path, named: bool) -> None:
     """By a root, by a table of the run that names absolute paths, by a table elsewhere, by a link."""
@@ -81,6 +82,7 @@ def test_recordings_elsewhere_are_not_embedded(tmp_path: Path, named: bool) -> N
     assert "<audio" in page_of(naming(tmp_path / "open", corpora["root"]), mine)  # the control
 
 
+@pytest.mark.long
 def test_the_environment_stays_closed(tmp_path: Path) -> None:
     for number, text in enumerate(["${oc.env:SECRET}", r"\${oc.env:SECRET}", r"\\${oc.env:SECRET}"]):
         data = {"root": f"/x/{text}", "options": {"test": [text], "text_column": text}}

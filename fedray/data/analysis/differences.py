@@ -91,8 +91,10 @@ def sample(rows: Mapping[str, Rows], clients: int, utterances: int, seed: int) -
 def measure(manifest: Manifest, rows: Mapping[str, Rows], embed: Embed, parallel: Parallel, what: str) -> Sounds:
     """Measure the clients' utterances (id -> rows of the manifest) in parallel.
 
-    `Sounds.left_out` names unusable utterances. Raises ValueError if fewer than two clients are left.
+    `Sounds.left_out` names unusable utterances. Raises ValueError if fewer than two clients are there, or are left.
     """
+    if len(rows) < 2:
+        raise ValueError(f"{what}: a study compares clients, and there are fewer than two")
     owners = np.repeat(np.arange(len(rows)), [len(mine) for mine in rows.values()])
     utterances = [manifest[row] for mine in rows.values() for row in mine.tolist()]
     shards = [utterances[start : start + SHARD] for start in range(0, len(utterances), SHARD)]

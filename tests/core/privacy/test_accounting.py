@@ -198,6 +198,7 @@ def test_with_a_limit_the_cheap_account_is_not_below_the_tight_one() -> None:
     assert tight is not None and tight <= account.epsilon() <= fixed
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [Gaussian(delta=1e-6, noise=1.0), Skellam(delta=1e-6, noise=1.0)])
 @pytest.mark.parametrize("rate", [0.02, 0.1, 0.3, 0.64, 0.95])
 @pytest.mark.parametrize("noise", [0.5, 2.0, 20.0])

@@ -67,6 +67,7 @@ def test_perfect_guesses_give_the_bound_by_hand() -> None:
     assert attacks.one_run(inside, outside, 0.0) == pytest.approx(math.log(q / (1 - q)), abs=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
 def test_randomised_response_is_hardly_ever_contradicted_and_a_worse_one_is_caught(epsilon: float) -> None:
     """A canary's score says whether it is inside, truthfully with probability e^epsilon / (1 + e^epsilon)."""
@@ -116,6 +117,7 @@ def test_the_gaussian_mechanism_is_hardly_ever_contradicted_and_a_quarter_of_its
     assert np.mean(estimates) == pytest.approx(1 / noise, rel=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [1.5, 3.0])
 def test_the_attack_in_one_run_agrees_with_the_gaussian_mechanism(noise: float) -> None:
     claim = attacks.gaussian_epsilon(1 / noise, DELTA)
