@@ -29,7 +29,8 @@ from fedray.experiment.memory import activation_bytes, actor_bytes
 from fedray.runs.client_states import ClientStore
 
 ARM, CLIENTS = "FedAvg, Adam", 2
-STILL = ("layerdrop", "mask_time_prob", "hidden_dropout", "attention_dropout", "activation_dropout", "final_dropout")
+DROPOUTS = ("hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout", "final_dropout")
+STILL = dict.fromkeys(("layerdrop", "mask_time_prob", *DROPOUTS), 0.0)
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "micro_batch: 1": {"micro_batch": 1},
@@ -42,7 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def play(setting: str, runs: Path) -> dict[str, Any]:
     """The training of the clients in this process."""
     more = study.overrides({f"algorithm.client.{key}": value for key, value in SETTINGS[setting].items()})
-    folder = checkpoint(runs / "wav2vec2-base-still", **dict.fromkeys((*STILL, "feat_proj_dropout"), 0.0))
+    folder = checkpoint(runs / "wav2vec2-base-still", **STILL)
     alone = ["engine.vectorise=never", f"model.folder={folder}"]
     config, source = experiment.load(
         study.ROOT / "configs/fedavg/encoder.yaml", [*overrides(ARM, CLIENTS, runs), *alone, *more]

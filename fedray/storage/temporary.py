@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def sweep(root: Path | None = None) -> None:
 
     Locks identify them, because process IDs are reused.
     """
-    for marker in _markers(root or private()):
+    for marker in found(root or private(), f"*{OWNED}", f"*/*{OWNED}"):
         lock = FileLock(marker)
         with suppress(Timeout, OSError):
             lock.acquire(timeout=0)
@@ -74,7 +73,6 @@ def sweep(root: Path | None = None) -> None:
                 marker.parent.rmdir()
 
 
-def _markers(root: Path) -> Iterator[Path]:
-    # `Path.glob` fails where another process removes a folder while it is searched; `glob.glob` goes on.
-    for pattern in (f"*{OWNED}", f"*/*{OWNED}"):
-        yield from map(root.joinpath, glob.glob(pattern, root_dir=root, include_hidden=True))
+def found(root: Path, *patterns: str) -> list[Path]:
+    """What matches the patterns in `root`. `Path.glob` fails where another process removes a folder meanwhile."""
+    return [root / name for pattern in patterns for name in glob.glob(pattern, root_dir=root, include_hidden=True)]

@@ -75,7 +75,7 @@ def stepping(model: nn.Module, settings: StepSettings, device: str) -> Iterator[
 
 
 def _half(device: str) -> AbstractContextManager[None]:
-    """Compute in bf16. Its cache keeps the rounded weights for as long as it is open, while steps change them."""
+    """Compute in bf16, without autocast's cache: it would keep the first step's rounded weights until the last step."""
     return torch.autocast(torch.device(device).type, torch.bfloat16, cache_enabled=False)
 
 

@@ -22,7 +22,7 @@ from fedray.training.large import StepSettings, stepping
 from fedray.training.task import Targets, Task, targets_at
 
 SECONDS = 4.0  # of the longest utterance that is tried
-DRAWS = 3  # in training, an encoder may leave out layers at random: the largest of so many counts
+DRAWS = 3  # of a training step, in which an encoder may leave out layers at random
 
 
 def step_bytes(task: Task, data: Utterances, batch: int, how: StepSettings) -> int:
@@ -34,7 +34,7 @@ def step_bytes(task: Task, data: Utterances, batch: int, how: StepSettings) -> i
         with stepping(flat.model, how, "cpu"):
             flat.backward(task.loss(flat.model, tried, targets))
 
-    return _largest(task, data, batch, min(batch, how.micro_batch or batch), step)
+    return _largest(task, data, batch, min(batch, how.micro_batch or batch), step, DRAWS)
 
 
 def score_bytes(task: Task, data: Utterances) -> int:
@@ -46,28 +46,33 @@ def score_bytes(task: Task, data: Utterances) -> int:
         with torch.no_grad():
             task.loss(flat.model, tried, targets)
 
-    return _largest(task, data, batch, batch, score)
+    return _largest(task, data, batch, batch, score, draws=1)
 
 
-def _largest(task: Task, data: Utterances, batch: int, together: int, work: Callable[[Batch, Targets], object]) -> int:
-    """Bytes of `work` on a batch of the longest utterance of `data`, of which `together` are computed at once."""
+def _largest(
+    task: Task, data: Utterances, batch: int, together: int, work: Callable[[Batch, Targets], object], draws: int
+) -> int:
+    """Bytes of `work` on a batch of the longest utterance of `data`, of which `together` are computed at once.
+
+    The most of so many `draws` of what is random in it.
+    """
     longest = int(data.lengths.argmax())
     frames = int(data.lengths[longest])
     most = min(frames, max(1, round(SECONDS / task.features.hop_seconds)))
     targets = _targets(task, data.take(np.array([longest])))
 
-    def tried(count: int, length: int) -> int:
+    def tried(count: int, length: int, draws: int = draws) -> int:
         padded = collate(data, np.array([longest] * count))
         cut = replace(padded, features=padded.features[:, :length], lengths=torch.full((count,), length))
         mine = _cut(targets_at(targets, np.zeros(count, np.int64)), length / frames)
         peaks = []
-        for draw in range(DRAWS):
+        for draw in range(draws):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(draw)
                 peaks.append(peak_bytes(lambda: work(cut, mine)))
         return max(peaks)
 
-    tried(1, most)  # the first pass loads what later ones find
+    tried(1, most, draws=1)  # the first pass loads what later ones find
     lengths = sorted({max(1, most // 3), max(1, 2 * most // 3), most})
     single = [tried(1, length) for length in lengths]
     common = max(0, 2 * single[-1] - tried(2, most))  # whatever the batch

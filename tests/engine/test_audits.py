@@ -104,9 +104,9 @@ def unclipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clipping, "clip", lambda self, delta, bounds: (delta, np.zeros(len(bounds), bool)))
 
 
-@pytest.mark.long
 # With local noise, every client adds its own: an observer of the sum faces far more than is claimed. Skellam's account
 # is for a client replaced by another, which moves the sum by twice the bound.
+@pytest.mark.long
 @pytest.mark.parametrize(("settings", "part"), list(zip(HONEST, (4, 4, 8, 64), strict=True)),
                          ids=["gaussian", "layers", "skellam", "local"])  # fmt: skip
 def test_a_part_of_the_noise_is_refuted(settings: Private, part: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,10 +43,10 @@ print(resident() - before)
 
 @pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no mallopt")
-@pytest.mark.parametrize(("model", "most"), [("large", 170e6), ("small", 350e6)])
-def test_a_large_model_gives_its_activations_back(model: str, most: float) -> None:
+@pytest.mark.parametrize(("model", "kept"), [("large", 170e6), ("small", 350e6)])
+def test_a_large_model_gives_its_activations_back(model: str, kept: float) -> None:
     done = subprocess.run([sys.executable, "-c", HOLES, model], capture_output=True, text=True, check=True)
-    assert most - 20e6 < int(done.stdout) < most + 20e6
+    assert kept - 20e6 < int(done.stdout) < kept + 20e6
 
 
 @pytest.mark.long

@@ -127,9 +127,9 @@ class ClientActor:
         """Remove this actor's files from the machine's disk."""
         self.workplace.holder.clear()
         temporary.sweep()
-        for kind in ("lane_*", "client_*"):  # markers of this machine's clients, which the driver no longer reads
-            for marker in self.run_folder.glob(kind):
-                marker.unlink(missing_ok=True)
+        # Markers of this machine's clients, which the driver no longer reads.
+        for marker in temporary.found(self.run_folder, "lane_*", "client_*"):
+            marker.unlink(missing_ok=True)
         with suppress(OSError):  # another actor still has files in it
             self.run_folder.rmdir()
 
