@@ -117,4 +117,5 @@ def test_what_cannot_be_measured_is_left_out_and_named(tmp_path: Path) -> None:
     assert found.left_out[0] == "utterance ann0: 50 ms is too short to be measured: 60 ms is needed"
     assert "bob1.wav" in found.left_out[1]
     with pytest.raises(ValueError, match="fewer than two have speech that can be measured: utterance ann0"):
-        differences.measure(manifest, {"ann": np.array([0, 1])}, lambda waveform: waveform[:2], serial, "test")
+        unreadable = {"ann": np.array([0, 1]), "bob": np.array([3])}
+        differences.measure(manifest, unreadable, lambda waveform: waveform[:2], serial, "test")
