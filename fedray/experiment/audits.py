@@ -9,7 +9,7 @@ from pathlib import Path
 from fedray.algorithms import ALGORITHMS
 from fedray.core.attackers import Attack
 from fedray.core.parallel import Parallel
-from fedray.core.privacy.audits import Audit, Canaries, Directions, NoAudit, Speakers, Updates, parted
+from fedray.core.privacy.audits import Audit, Canaries, Directions, Inversion, NoAudit, Speakers, Updates, parted
 from fedray.core.privacy.settings import Private
 from fedray.core.strategies import OnePass
 from fedray.data.corpora import CORPORA
@@ -52,6 +52,8 @@ def check_audit(config: Config) -> None:
         )
     if isinstance(audit, Updates):
         _check_updates(audit, config)
+    if isinstance(audit, Inversion):
+        _check_inversion(config)
     if isinstance(audit, Canaries | Speakers):
         check_candidates(audit, config.data)
         if config.data.labelled.given and not algorithm.makes_labels:
@@ -75,6 +77,18 @@ def _check_updates(audit: Updates, config: Config) -> None:
         for name in audit.attributes:
             if name not in (LABEL, *known):
                 raise ValueError(unknown(name, known))
+
+
+def _check_inversion(config: Config) -> None:
+    """Check an audit by inversion. ValueError: see `check_audit`."""
+    kind = config.algorithm.kind
+    if isinstance(config.attack, Attack):
+        raise ValueError("audit.kind=inversion attacks honest clients: remove audit, or remove attack")
+    if ALGORITHMS[kind].makes_labels or config.data.labelled.given:
+        why = f"algorithm.kind {kind} makes labels" if ALGORITHMS[kind].makes_labels else "data.labelled hides labels"
+        raise ValueError(f"audit.kind=inversion attacks training on the corpus' labels or transcripts, and {why}")
+    if getattr(config.algorithm.settings, "averaging", "") == "product":
+        raise ValueError("audit.kind=inversion reads A and B: set algorithm.averaging=factors")
 
 
 def outside(clients: Sequence[str], audit: Audit | NoAudit, seed: int) -> set[str]:

@@ -16,7 +16,7 @@ from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.attackers import Attack, Poisoning
 from fedray.core.devices.settings import BufferedClock
 from fedray.core.parallel import Parallel
-from fedray.core.privacy.audits import Canaries, Speakers, Updates
+from fedray.core.privacy.audits import Canaries, Inversion, Speakers, Updates, drawn
 from fedray.core.types import OWN
 from fedray.data.corpora.skipping import skipping
 from fedray.data.features.dataset import collate
@@ -96,6 +96,8 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
         values = known.attributes(config.data.seed) if hasattr(known, "attributes") else {}
         data = observed(data, config.audit, divided.seed, speaker_values(config.audit, splits, values))
         check(len(data.client_ids()))
+    elif isinstance(config.audit, Inversion):
+        drawn(data.client_ids(), config.audit, config.seed)  # raises ValueError before the run, not after its end
     if isinstance(config.attack, Attack):
         attackers = config.attack.chosen(data.client_ids(), config.seed)
         if isinstance(config.attack, Poisoning):

@@ -184,6 +184,13 @@ class Audits(Figure):
     title: str = ""
 
 
+@dataclass(frozen=True)
+class Inversions(Figure):
+    """True log-mels and what an attacker reconstructs of them from updates, from `audit.kind=inversion`."""
+
+    title: str = ""
+
+
 KINDS: dict[str, type[Figure]] = {
     "curves": Curves,
     "trend": Trend,
@@ -199,6 +206,7 @@ KINDS: dict[str, type[Figure]] = {
     "fairness": Fairness,
     "retrievals": Retrievals,
     "audits": Audits,
+    "inversions": Inversions,
 }
 
 

@@ -76,6 +76,8 @@ def tables(comparison: Comparison) -> list[Further]:
     found += [Further("Audit", audited, privacy.AUDIT, ("AUROC",))] * bool(audited)
     observed = privacy.updates(comparison.groups)
     found += [Further("What updates give away", observed, privacy.UPDATES, ("AUROC",))] * bool(observed)
+    inverted = privacy.inversions(comparison.groups)
+    found += [Further("What updates give away of speech", inverted, privacy.INVERSIONS, ("likeness",))] * bool(inverted)
     found += [Further("Bounds by layer", layers, privacy.LAYERS, ("bound", "clipped (%)"))] * bool(layers)
     return found
 

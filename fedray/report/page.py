@@ -19,6 +19,7 @@ from fedray.report import clips, errors, further, tables, translations
 from fedray.report.canvas import COLOURS, Drawing
 from fedray.report.comparison import Comparison
 from fedray.report.drawing import draw as drawing
+from fedray.report.drawing import inversions
 from fedray.report.errors import Errors
 from fedray.report.figures import (
     Audits,
@@ -26,6 +27,7 @@ from fedray.report.figures import (
     Curves,
     Fairness,
     Figure,
+    Inversions,
     Labels,
     Participation,
     Personal,
@@ -223,6 +225,8 @@ def _standard(comparison: Comparison) -> list[Figure]:
         found.append(Personal(comparison.metric))
     if any(run.audit is not None for run in comparison.runs):
         found.append(Audits())
+    if any(inversions.first([run]) for run in comparison.runs):
+        found.append(Inversions())
     if "time/round_s" in has:
         found.append(Phases())
     if any(run.clients is not None and len(run.clients) for run in comparison.runs):

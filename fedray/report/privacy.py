@@ -25,6 +25,11 @@ UPDATES = (
     "accuracy of the most frequent value among these. AUROC: each value against the others, or updates of the same "
     "client against those of two; 0.5 is guessing. Intervals hold 95 % of a bootstrap over clients."
 )
+INVERSIONS = (
+    "An attacker reconstructs log-mels from the update of a client that trained on one or a few utterances. Likeness: "
+    "the correlation with the true ones, with a 95 % interval of a bootstrap over clients; beside it that with other "
+    "utterances of the same words, which is what a guess would reach. Recognised: no other utterance is as similar."
+)
 LAYERS = "Means over the rounds: the bound of a client's update, and the share of clients whose update was longer."
 Row = dict[str, str]
 
@@ -36,7 +41,8 @@ def spent(groups: Sequence[Group]) -> list[Row]:
 
 def audits(groups: Sequence[Group]) -> list[Row]:
     """A row for each run with an audit of who took part."""
-    return [_audit(group, run) for group, run in _audited(groups) if part(run, "audit").get("kind") != "updates"]
+    others = ("updates", "inversion")
+    return [_audit(group, run) for group, run in _audited(groups) if part(run, "audit").get("kind") not in others]
 
 
 def updates(groups: Sequence[Group]) -> list[Row]:
@@ -47,6 +53,11 @@ def updates(groups: Sequence[Group]) -> list[Row]:
         if part(run, "audit").get("kind") == "updates"
         for row in _updates(group, run)
     ]
+
+
+def inversions(groups: Sequence[Group]) -> list[Row]:
+    """A row for each run whose updates an audit inverted."""
+    return [_inverted(group, run) for group, run in _audited(groups) if part(run, "audit").get("kind") == "inversion"]
 
 
 def layers(groups: Sequence[Group]) -> list[Row]:
@@ -101,6 +112,19 @@ def _updates(group: Group, run: Run) -> Iterator[Row]:
                 "chance (%)": _percent(one.get("chance")),
                 "AUROC": "{} ({} to {})".format(*(_number(one.get(f"auroc{end}"), 2) for end in ("", "_low", "_high"))),
             }
+
+
+def _inverted(group: Group, run: Run) -> Row:
+    found = part(run, "audit")
+    return {
+        "": group.label,
+        "seed": str(run.settings.get("seed", "")),
+        "utterances in an update": str(run.settings.get("audit.utterances", "")),
+        "likeness": "{} ({} to {})".format(*(_number(found.get(f"likeness{end}"), 2) for end in ("", "_low", "_high"))),
+        "likeness to others": _number(found.get("others"), 2),
+        "recognised (%)": _percent(found.get("first")),
+        "chance (%)": _percent(found.get("chance")),
+    }
 
 
 def _audited(groups: Sequence[Group]) -> list[tuple[Group, Run]]:

@@ -223,6 +223,17 @@ CASES = (
         "audit.clients (4) are attacked, and 1 of 2 clients take part",
         command=f"{RUN} 'audit={{kind: updates, clients: 4, auxiliary: 0.5}}'",
     ),
+    line("audit: inversion in no step", "audit: {kind: inversion, steps: 0}", LAST, "audit.steps must be at least 1"),
+    Case(
+        "audit: an inversion of labels that clients make",
+        "algorithm.kind fednst makes labels",
+        command=f"{DRY} algorithm.kind=fednst audit.kind=inversion",
+    ),
+    Case(
+        "audit: more clients to invert than there are",
+        "the federation has 2 clients, fewer than audit.clients (20)",
+        command=f"{RUN} audit.kind=inversion",
+    ),
     line("attack: unknown kind", "attack: zombies", LAST, "known kinds: none, sign_flip"),
     line(
         "attack: rounds that are no interval", "attack: {kind: noise, rounds: [3, 2]}", LAST, "the first and the last"

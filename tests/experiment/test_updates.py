@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import fedray
 from fedray.config.source import ConfigError
@@ -30,6 +31,22 @@ AUDIT = {"kind": "updates", "clients": 10, "attributes": ["tune"], "auxiliary": 
 def test_an_audit_that_makes_no_sense_is_refused(config: str, overrides: list[str], words: str) -> None:
     with pytest.raises(ConfigError) as error:
         check_setup(*load(config, ["audit.kind=updates", *overrides]))
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "words"),
+    [
+        ("fednst/baselines/sl", [], "trains in one place, so an audit has no clients"),
+        ("fednst/embedded", [], "algorithm.kind fednst makes labels"),
+        ("fedavg/keywords", ["data.labelled={share: 0.5}"], "data.labelled hides labels"),
+        ("fedavg/keywords", ["attack.kind=sign_flip"], "attacks honest clients"),
+        ("fedlora/embedded", ["algorithm.averaging=product"], "reads A and B: set algorithm.averaging=factors"),
+    ],
+)
+def test_an_inversion_that_makes_no_sense_is_refused(config: str, overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check_setup(*load(config, ["audit.kind=inversion", *overrides]))
     assert words in str(error.value)
 
 
@@ -74,3 +91,25 @@ def test_auxiliary_clients_take_no_part(in_process: None, corpus: Path, tmp_path
     assert two.results["audit"] == audit
     _, clients = read_federation(*load(tmp_path / "one" / "config.yaml"))
     assert set(clients) == set(one.clients()["client"])
+
+
+def test_too_few_clients_to_invert_are_refused_before_the_run(corpus: Path) -> None:
+    with pytest.raises((ConfigError, ValueError), match="fewer than audit.clients"):
+        fedray.open(keywords.settings(corpus, audit={"kind": "inversion", "clients": 25}))
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_clip_is_reconstructed_with_the_same_bits(corpus: Path, tmp_path: Path) -> None:
+    audit = {"kind": "inversion", "clients": 4, "utterances": 2, "steps": 60}
+    features = {"sample_rate": 8000, "bins": 20, "normalise": "mean_variance"}
+    one = played(corpus, tmp_path / "one", audit=audit, features=features, rounds=1)
+    found = one.results["audit"]
+    assert found["kind"] == "inversion" and found["clients"] == 4 and found["utterances"] == 8
+    assert found["likeness"] > found["others"] and found["match"] > 0.8
+    engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
+    two = played(corpus, tmp_path / "two", audit=audit, features=features, rounds=1, engine=engine)
+    assert two.results["audit"] == found
+    kept = torch.load(one.folder / "audit.pt", weights_only=True)
+    lines = RunFolder(one.folder).read_text("audit.tsv").splitlines()
+    assert len(lines) == 9 and {line.split("\t")[1] for line in lines[1:]} == set(kept)
+    assert all(both["true"].shape == both["made"].shape for both in kept.values())

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from fedray import report
 from fedray.report import privacy
@@ -59,6 +60,25 @@ def test_a_report_shows_what_updates_give_away(tmp_path: Path) -> None:
     assert "| 3 | 5 | same client | 19 | 26 | 5 | 0.90 (0.80 to 1.00) |" in text
     (run / "results.json").write_text(json.dumps(results | {"audit": found | {"same_client": None}}))
     assert len(privacy.updates(report.read(run).groups)) == 1
+
+
+def test_a_report_shows_what_an_inversion_reconstructs(tmp_path: Path) -> None:
+    run = write(tmp_path / "run", config(seed=3))
+    found = {"kind": "inversion", "clients": 5, "utterances": 5, "likeness": 0.71, "likeness_low": 0.6}
+    found |= {"likeness_high": 0.8, "others": 0.2, "first": 0.6, "chance": 0.2, "match": 0.97}
+    results = json.loads((run / "results.json").read_text())
+    (run / "results.json").write_text(json.dumps(results | {"audit": found}))
+    (run / "audit.tsv").write_text("client\tutterance\ttarget\tmatch\tlikeness\tothers\tfirst\n")
+    drawn = [torch.randn(2, 30, 8, generator=torch.Generator().manual_seed(number)) for number in range(5)]
+    torch.save({f"u{number}": {"true": one[0], "made": one[1]} for number, one in enumerate(drawn)}, run / "audit.pt")
+    read = report.read(run)
+    text = Path(read.save(tmp_path / "out")).with_suffix(".md").read_text()
+    assert "## What updates give away of speech" in text and "## Audit" not in text
+    assert "0.71 (0.60 to 0.80) | 0.20 | 60 | 20 |" in text
+    assert (tmp_path / "out" / "figures" / "inversions.png").exists()
+    (run / "audit.pt").write_bytes(b"no tensors")
+    with pytest.raises(ValueError, match=r"audit.pt: is damaged"):
+        report.read(run).save(tmp_path / "out")
 
 
 @pytest.mark.usefixtures("unrendered")

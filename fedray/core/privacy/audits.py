@@ -1,7 +1,8 @@
 """The section `audit` of a configuration: candidates for the federation. An attacker guesses which of them took part.
 
 A fair coin decides for each candidate whether it is inside. At the end of a run each candidate has a score, from which
-`findings` computes what an attacker knows. `Updates` has no candidates: it asks what the updates of clients tell.
+`findings` computes what an attacker knows. `Updates` and `Inversion` have no candidates: they ask what the updates of
+clients tell.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from fedray.core.privacy import attacks
 from fedray.core.privacy.attacks import Scores
-from fedray.core.ranges import Count, Fraction, Range, Ranged
+from fedray.core.ranges import Count, Fraction, Positive, Range, Ranged
 from fedray.core.seeds import Name, derive, numpy_generator
 from fedray.core.types import Update, Vector
 
@@ -102,12 +103,27 @@ class Updates(Audit):
             raise ValueError(f"attributes must be different ones, not {self.attributes}")
 
 
+@dataclass(frozen=True)
+class Inversion(Audit):
+    """What an attacker reconstructs of speech from the update of a client that trains on one or a few utterances.
+
+    It knows the model, and the labels or transcripts and the lengths of the utterances. `clients`: how many it attacks.
+    Dang et al. A Method to Reveal Speaker Identity in Distributed ASR Training, and How to Counter It. ICASSP 2022.
+    """
+
+    clients: Annotated[int, Range(2)] = 20  # how many clients it attacks
+    utterances: Count = 1  # on which a client trains before it sends the update
+    steps: Count = 1000  # of the attacker's Adam, three passes over the utterances each
+    rate: Positive = 0.1  # of the attacker's Adam
+
+
 AUDITS: dict[str, type] = {
     "none": NoAudit,
     "canaries": Canaries,
     "speakers": Speakers,
     "directions": Directions,
     "updates": Updates,
+    "inversion": Inversion,
 }
 
 
@@ -123,7 +139,7 @@ def coins(names: Iterable[str], seed: Name) -> dict[str, bool]:
     return found
 
 
-def drawn(clients: Iterable[str], settings: Speakers, seed: Name) -> list[str]:
+def drawn(clients: Iterable[str], settings: Audit, seed: Name) -> list[str]:
     """Draw the candidates from the clients, by their names. ValueError: there are too few clients."""
     ranked = sorted(clients, key=lambda client: derive(seed, "audit", client, "candidate"))
     if len(ranked) < settings.clients:

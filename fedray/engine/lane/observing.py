@@ -74,7 +74,7 @@ class Observe(Job[Found]):
             seen, last_state = list[Sketch](), written
             for turn, (place, model) in enumerate(turns):
                 state, broadcast = (None, last_state)[model], (first, last)[model]
-                sent, result = _trained(place, (client, state), self.models[model], turn, broadcast, before)
+                sent, result = trained(place, (client, state), self.models[model], turn, broadcast, before)
                 failures += result.failures
                 if sent is None:
                     break
@@ -119,7 +119,7 @@ def observed(parts: Mapping[Any, Found]) -> tuple[dict[str, Observed], list[Fail
     return everybody, failures, next((layout for _, _, layout in parts.values() if layout is not None), None)
 
 
-def _trained(
+def trained(
     workplace: Workplace,
     client: tuple[str, Written | None],
     model: Released,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fedray.core.attackers import Attack
-from fedray.core.privacy.audits import Audit, Updates
+from fedray.core.privacy.audits import Audit, Inversion, Updates
 from fedray.engine.options.attacked import Attacked
 from fedray.engine.options.audits import Audited
+from fedray.engine.options.inverted import Inverting
 from fedray.engine.options.observed import Observing
 from fedray.engine.options.private import PrivateRounds
 from fedray.engine.options.virtual import VirtualRounds
@@ -21,6 +22,8 @@ def chosen(rounds: Rounds) -> list[Option]:
         options.append(Attacked(plan.attack, rounds))
     if isinstance(plan.audit, Updates):
         options.append(Observing(plan.audit, rounds, private))
+    elif isinstance(plan.audit, Inversion):
+        options.append(Inverting(plan.audit, rounds, private))
     elif isinstance(plan.audit, Audit):
         options.append(Audited(plan.audit, rounds, private))
     if private is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -17,7 +17,10 @@ from fedray.engine.round import cohort as cohorts
 from fedray.engine.round.downlink import Posted
 from fedray.engine.round.option import Option
 from fedray.engine.round.rounds import Rounds
+from fedray.runs.client_states import Written
 from fedray.runs.folder import Progress, RunFolder
+
+Piece = tuple[tuple[tuple[str, Written | None], ...], float]  # clients with the names of their states, and their cost
 
 
 class Observing(Option):
@@ -39,12 +42,11 @@ class Observing(Option):
         rounds, settings = self.rounds, self.settings
         rounds.note("phase", {"text": "audit"})
         began = replace(progress, state=folder.load(0).state, round=0, private={})
-        # The last broadcast's settings: the learning rate of a round that never comes may be 0.
-        ended = replace(progress, round=max(progress.round - 1, 0))
+        last = ended(progress)
 
         def work() -> tuple[dict[str, Any], list[Row]]:
-            posted = [self._put(one) for one in (began, ended)]
-            parts = rounds.pool.run(self._jobs(progress, (began, ended), posted))
+            posted = [self._put(one) for one in (began, last)]
+            parts = rounds.pool.run(self._jobs(progress, (began, last), posted))
             everybody, failures, layout = observed(parts)
             rounds.check(failures, len(self.candidates))
             if layout is None:
@@ -52,7 +54,7 @@ class Observing(Option):
             there = [name for name in self.candidates if name in everybody]
             sides = [[everybody[name] for name in there if self.candidates[name] is side] for side in (False, True)]
             inputs = tuple(rounds.pool.put(value) for value in (*sides, layout))
-            sums = Sums(settings.sum, (self._central(began, posted[0]), self._central(ended, posted[1])))
+            sums = Sums(settings.sum, (self._central(began, posted[0]), self._central(last, posted[1])))
             return rounds.pool.run({0: Infer(sums, rounds.program.seed, tuple(settings.attributes), inputs=inputs)})[0]
 
         found, rows = rounds.again(work)
@@ -64,28 +66,39 @@ class Observing(Option):
         return self.rounds.put(progress.state, progress.round)
 
     def _jobs(self, progress: Progress, models: tuple[Progress, Progress], posted: list[Posted]) -> dict[int, Observe]:
-        """The clients in as many pieces as a cohort of their number has, whatever the number of actors."""
-        released = tuple(self._released(*pair) for pair in zip(models, posted, strict=True))
-        cost, names = self.rounds.program.data.cost, list(self.candidates)
+        first, last = (released(self.rounds, self.private, *pair) for pair in zip(models, posted, strict=True))
         inputs = (posted[0].clients, posted[1].clients, self.rounds.first)
-        jobs = {}
-        for number, lane in enumerate(cohorts.cut(names, self.rounds.plan.engine.lane_count(len(names)), cost)):
-            records = [(name, progress.clients.get(name)) for name in lane]
-            clients = tuple((name, None if record is None else record.state) for name, record in records)
-            work = sum(map(cost, lane))
-            jobs[number] = Observe(clients, (released[0], released[1]), inputs=inputs, cost=work)
-        return jobs
-
-    def _released(self, progress: Progress, posted: Posted) -> Released:
-        if self.private is None:
-            return Released(progress.round, None, 0.0)
-        population = len(self.rounds.program.data.client_ids())
-        guard = self.private.settings(progress, posted.broadcast, self.rounds.plan.cohort.count(population))
-        local = isinstance(self.private.mechanism.settings, Local)
-        return Released(progress.round, guard, self.private.noise(progress, posted.broadcast) if local else 0.0)
+        return {
+            number: Observe(clients, (first, last), inputs=inputs, cost=work)
+            for number, (clients, work) in enumerate(pieces(self.rounds, list(self.candidates), progress))
+        }
 
     def _central(self, progress: Progress, posted: Posted) -> float:
         """Standard deviation of what is added to each number of a sum, once, by whoever releases it."""
         if self.private is None or isinstance(self.private.mechanism.settings, Local | Skellam):
             return 0.0
         return self.private.noise(progress, posted.broadcast)
+
+
+def ended(progress: Progress) -> Progress:
+    """The progress with the last broadcast's settings: the learning rate of a round that never comes may be 0."""
+    return replace(progress, round=max(progress.round - 1, 0))
+
+
+def released(rounds: Rounds, private: PrivateRounds | None, progress: Progress, posted: Posted) -> Released:
+    """A model from which clients train for an audit, as in a round."""
+    if private is None:
+        return Released(progress.round, None, 0.0)
+    population = len(rounds.program.data.client_ids())
+    guard = private.settings(progress, posted.broadcast, rounds.plan.cohort.count(population))
+    local = isinstance(private.mechanism.settings, Local)
+    return Released(progress.round, guard, private.noise(progress, posted.broadcast) if local else 0.0)
+
+
+def pieces(rounds: Rounds, names: Sequence[str], progress: Progress) -> Iterator[Piece]:
+    """Clients in as many pieces as a cohort of their number has, whatever the number of actors."""
+    cost = rounds.program.data.cost
+    for lane in cohorts.cut(names, rounds.plan.engine.lane_count(len(names)), cost):
+        records = [(name, progress.clients.get(name)) for name in lane]
+        clients = tuple((name, None if record is None else record.state) for name, record in records)
+        yield clients, sum(map(cost, lane))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Canvas
 from fedray.report import canvas, figures
 from fedray.report.canvas import Drawing
 from fedray.report.comparison import Comparison
-from fedray.report.drawing import audits, clients, devices, results, retrievals, rounds
+from fedray.report.drawing import audits, clients, devices, inversions, results, retrievals, rounds
 from fedray.report.figures import Figure
 
 DRAWN: dict[type[Figure], Callable[[Any, Comparison], Canvas]] = {
@@ -28,6 +28,7 @@ DRAWN: dict[type[Figure], Callable[[Any, Comparison], Canvas]] = {
     figures.Fairness: devices.fairness,
     figures.Retrievals: retrievals.retrievals,
     figures.Audits: audits.audits,
+    figures.Inversions: inversions.inversions,
 }
 
 

@@ -1,0 +1,202 @@
+"""What an update gives away of the speech behind it: log-mels reconstructed from gradients, and who understands them.
+
+    python -m benchmarks.studies.inversion [--arms 'keywords, CRNN'] [--seeds 0 1 2] [--actors N]
+
+At the end of each run 20 clients train on one utterance, or on four, and an attacker who knows the model, the texts and
+the lengths reconstructs the log-mels (docs/privacy.md). Keywords: embedded speech, CRNN-Base. Real keywords:
+arabic-commands-full, Whisper tiny's encoder, all of it or adapters alone. Sentences: speechocean up to three seconds, a
+Conformer with CTC; Whisper tiny and Resemblyzer (`pip install resemblyzer`; without it the column stays empty) hear the
+reconstructions as waveforms by Griffin and Lim, beside the true log-mels made audible in the same way. Real speech
+needs FEDRAY_SPEECH. The same command resumes the study: it keeps finished runs, and takes runs whose folders are gone
+from the earlier page.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import jiwer
+import numpy as np
+import torch
+
+from benchmarks import outside, speechocean, study
+from fedray.data.features import audio
+from fedray.data.features.log_mel import LogMelSettings, log_mels
+
+CONFIG = "configs/privacy/inversion.yaml"
+LONGEST = 3.0  # seconds of a sentence
+MELS = LogMelSettings(bins=80, normalise="mean")  # of sentences
+HEARD = 50  # recordings whose mean log-mels the attacker knows
+NO_DROPOUT = ("model.dropout=0",)
+ONE, FOUR = ("audit.utterances=1",), ("audit.utterances=4",)
+PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
+LOCAL = (*PRIVATE, "privacy={kind: local, epsilon: 8, delta: 1e-5, clip: {norm: 1.0}}")
+TABLE = "path_column: path, speaker_column: speaker, seconds_column: seconds"
+WORDS = (
+    "data.corpus=tsv",
+    f"data.options={{train: [manifest.tsv], label_column: keyword, {TABLE}}}",
+    "data.own_share=0.1",
+    "evaluation.best=own/accuracy",
+    "cohort={size: 6}",
+)
+SENTENCES = (
+    "data.corpus=tsv",
+    f"data.options={{train: [manifest.tsv], text_column: transcript, lower_case: true, {TABLE}}}",
+    "data.dev_share=0.05",
+    "features={kind: logmel, bins: 80, normalise: mean}",
+    "task={kind: recognition, tokens: characters, decode: {search: greedy}, augment: {time_masks: 0, "
+    "frequency_masks: 0}}",
+    "model={kind: conformer}",
+    "algorithm.client={lr: 0.3, batch: 5, epochs: 1, clip: 5}",
+    "audit.rate=0.3",
+)
+ENCODER = (
+    "model={kind: encoder, folder: WHISPER, seconds: 1.0}",
+    "features={kind: whisper}",
+    "algorithm.client={lr: 0.01, batch: 8, epochs: 1, clip: 1}",
+)
+ADAPTERS = (
+    *ENCODER[:2],
+    "algorithm={kind: fedlora, lora: {rank: 16, alpha: 32}, client: {lr: 0.001, batch: 8}, pretrain: {steps: 0}}",
+)
+ARMS = {
+    "keywords, CRNN: one clip": (*NO_DROPOUT, *ONE),
+    "keywords, CRNN: four clips": (*NO_DROPOUT, *FOUR),
+    "keywords, CRNN: one clip, dropout 0.2": ("model.dropout=0.2", *ONE),
+    "keywords, CRNN: one clip, top 5 % in 8 bits": (
+        *NO_DROPOUT, *ONE, "upload={kind: topk, share: 0.05, values: int8}",
+    ),
+    "keywords, CRNN: one clip, epsilon 8, local": (*NO_DROPOUT, *ONE, *LOCAL),
+    "real keywords, Whisper's encoder: one clip": (*WORDS, *ENCODER, *ONE),
+    "real keywords, Whisper's encoder: one clip, adapters alone": (*WORDS, *ADAPTERS, *ONE),
+    "sentences, Conformer: one sentence": (*SENTENCES, *NO_DROPOUT, *ONE),
+    "sentences, Conformer: four sentences": (*SENTENCES, *NO_DROPOUT, *FOUR),
+    "sentences, Conformer: one sentence, dropout 0.2": (*SENTENCES, "model.dropout=0.2", *ONE),
+}  # fmt: skip
+
+
+def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
+    """The overrides of a run."""
+    given = list(ARMS[arm])
+    if arm.startswith("sentences"):
+        given.append(f"data.root={sentences(chosen.runs / 'short')}")
+    elif arm.startswith("real"):
+        whisper = study.speech("whisper-tiny.en")
+        given = [one.replace("WHISPER", str(whisper)) for one in given]
+        given.append(f"data.root={study.speech('arabic-commands-full')}")
+    of_run = [f"seed={seed}", f"data.seed={seed}", f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    return [*given, *of_run]
+
+
+def sentences(folder: Path) -> Path:
+    """A folder with the short utterances of speechocean."""
+    speechocean.write(folder, "manifest.tsv", speechocean.utterances(LONGEST))
+    return folder
+
+
+def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+    """The findings of a run's audit and, of sentences, what outside listeners make of the reconstructions."""
+    audit = study.run(CONFIG, overrides(arm, seed, chosen), place)["audit"]
+    listened = listen(place) if arm.startswith("sentences") else {}
+    return {"seed": seed, **audit, **listened}
+
+
+def listen(place: Path) -> dict[str, float]:
+    """WER of Whisper tiny in percent and, with Resemblyzer, how often a voice is recognised, of true and made mels.
+
+    A voice is recognised if no other speaker's recording, of those under attack, is as similar as the own speaker's.
+    """
+    rows = {str(Path(row["path"])): row for row in speechocean.utterances(LONGEST)}
+    known = sorted(rows)[:: max(1, len(rows) // HEARD)]
+    silent = LogMelSettings(bins=MELS.bins, normalise="none")
+    usual = np.mean([log_mels(_read(path), silent).mean(0).numpy() for path in known], axis=0)
+    features = torch.load(place / "audit.pt", weights_only=True)
+    found: dict[str, float] = {}
+    paths = [_row(name, rows) for name in features]
+    for kind in ("true", "made"):
+        waves = [outside.waveform(both[kind].numpy(), MELS, usual) for both in features.values()]
+        texts = [_plain(text) for text in outside.heard(waves)]
+        found[f"{kind} WER"] = 100 * float(jiwer.wer([_plain(rows[path]["transcript"]) for path in paths], texts))
+        try:
+            embedded = outside.voices(waves)
+        except ImportError:
+            continue
+        speakers = [rows[path]["speaker"] for path in paths]
+        others = outside.voices([_read(_other(path, rows)).numpy() for path in paths])
+        likeness = embedded @ others.T
+        own = np.array([[one == other for other in speakers] for one in speakers])
+        best = likeness.argmax(1)
+        found[f"{kind} voice"] = 100 * float(np.mean(own[np.arange(len(best)), best]))
+        found["chance of a voice"] = 100 * float(own.mean())
+    return found
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(letter if letter.isalpha() or letter == "'" else " " for letter in text.lower()).split())
+
+
+def _row(name: str, rows: dict[str, Any]) -> str:
+    """The path of an utterance of the manifest, by its name."""
+    return next(path for path in rows if Path(path).stem in name or name in path)
+
+
+def _other(path: str, rows: dict[str, Any]) -> str:
+    """Another recording of the same speaker."""
+    mine = [other for other, row in sorted(rows.items()) if row["speaker"] == rows[path]["speaker"] and other != path]
+    return mine[0] if mine else path
+
+
+def _read(path: str) -> torch.Tensor:
+    return audio.read(str(study.speech("speechocean") / path), MELS.sample_rate)
+
+
+def row(arm: str, runs: list[dict[str, Any]]) -> dict[str, object]:
+    """An arm's row of the table."""
+    low, high = min(run["likeness_low"] for run in runs), max(run["likeness_high"] for run in runs)
+    found: dict[str, object] = {
+        "update": arm.partition(": ")[2],
+        "likeness": f"{mean(run['likeness'] for run in runs):.2f} [{low:.2f}, {high:.2f}]",
+        "to others": f"{mean(run['others'] for run in runs):.2f}",
+        "recognised (%)": study.spread([100 * run["first"] for run in runs]),
+        "chance (%)": f"{mean(100 * run['chance'] for run in runs):.1f}",
+        "cosine": f"{mean(run['match'] for run in runs):.2f}",
+    }
+    for kind, words in (("made", "reconstruction"), ("true", "true log-mels")):
+        for name, title in (("WER", "Whisper's WER"), ("voice", "voice (%)")):
+            if f"{kind} {name}" in runs[0]:
+                found[f"{title}, {words}"] = study.spread([run[f"{kind} {name}"] for run in runs])
+    return found | {"seeds": ", ".join(str(run["seed"]) for run in runs)}
+
+
+def main() -> None:
+    parser = study.parser(__spec__.name, __doc__, "study-inversion", rounds=10)
+    study.choose_arms(parser)
+    chosen = parser.parse_args()
+    study.check_arms(parser, chosen, ARMS)
+    before = study.page_before("inversion", rounds=chosen.rounds).get("found", {})
+    place = study.place(chosen.runs)
+    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
+    texts = [
+        f"""# Speech from updates
+
+FedAvg, {chosen.rounds} rounds; then clients train on one or four utterances, and an attacker who knows the model, the
+texts and the lengths reconstructs the log-mels from what they send. *Likeness*: the correlation with the true log-mels,
+each bin without its mean: mean over seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals
+over clients; *to others*: with other utterances of the same label or text, or with all where there is none.
+*Recognised*: no other utterance under attack is as similar as the true one. *Cosine*: of the reconstruction's gradient
+and the update."""
+    ]
+    for setup in dict.fromkeys(arm.partition(": ")[0] for arm in found):
+        rows = [row(arm, runs) for arm, runs in found.items() if arm.startswith(setup)]
+        texts.append(f"## {setup[0].upper()}{setup[1:]}\n\n{study.table(rows)}")
+    text = "\n\n".join(texts)
+    print(text)
+    command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
+    study.write("inversion", text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
+
+
+if __name__ == "__main__":
+    main()

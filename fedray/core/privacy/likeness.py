@@ -1,0 +1,78 @@
+"""How similar reconstructed log-mels are to the true ones, and to those of other utterances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from fedray.core.privacy.inference import DRAWS, ENDS
+from fedray.core.seeds import numpy_generator
+
+Features = npt.NDArray[np.float32]  # [frames, bins]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reconstructed:
+    """An utterance of a client under attack. `match`: the cosine of gradient and update that the attacker reached."""
+
+    client: str
+    utterance: str
+    target: str
+    true: Features
+    made: Features
+    match: float
+
+
+def correlation(one: Features, other: Features) -> float:
+    """Pearson's correlation of two utterances' features without each bin's mean, over the frames of the shorter one."""
+    frames = min(len(one), len(other))
+    first, second = (part[:frames] - part[:frames].mean(0) for part in (one.astype(np.float64), other))
+    size = np.sqrt(np.sum(first**2) * np.sum(second**2))
+    return float(np.sum(first * second) / size) if size > 0 else 0.0
+
+
+def in_order(made: Sequence[Features], true: Sequence[Features], targets: Sequence[str]) -> list[Features]:
+    """The reconstructions of a batch in the order of its utterances: those of one target and length may be swapped."""
+    same = [[a == b and len(m) == len(t) for b, t in zip(targets, true, strict=True)]
+            for a, m in zip(targets, made, strict=True)]  # fmt: skip
+    gain = np.array([[correlation(m, t) if same[i][j] else -2.0 * len(true) for j, t in enumerate(true)]
+                     for i, m in enumerate(made)])  # fmt: skip
+    rows, columns = linear_sum_assignment(gain, maximize=True)
+    return [made[row] for row in rows[np.argsort(columns)]]
+
+
+def findings(found: Sequence[Reconstructed]) -> tuple[dict[str, Any], list[Row]]:
+    """How good the reconstructions are, as results.json has it, and a row for each; at least two.
+
+    `likeness`: the mean correlation with the true utterance, with a 95 % interval of a bootstrap over clients;
+    `others`: that with other utterances, of the same target if there are any. `first`: how often no other utterance is
+    as similar as the true one; `chance`: one in all of them.
+    """
+    alike = np.array([[correlation(one.made, other.true) for other in found] for one in found])
+    rows = []
+    for place, one in enumerate(found):
+        others = [number for number in range(len(found)) if number != place]
+        rivals = [number for number in others if found[number].target == one.target] or others
+        own = alike[place, place]
+        rows.append({
+            "client": one.client, "utterance": one.utterance, "target": one.target, "match": one.match,
+            "likeness": float(own), "others": float(alike[place, rivals].mean()),
+            "first": int(own > alike[place, others].max()),
+        })  # fmt: skip
+    clients = list(dict.fromkeys(one.client for one in found))
+    owns = [[row["likeness"] for row in rows if row["client"] == client] for client in clients]
+    sums = np.array([[sum(values), len(values)] for values in owns])
+    generator = numpy_generator("audit", "bootstrap")
+    drawn = sums[generator.integers(0, len(sums), (DRAWS, len(sums)))].sum(1)
+    low, high = np.percentile(drawn[:, 0] / drawn[:, 1], ENDS)
+    means = {name: float(np.mean([row[name] for row in rows])) for name in ("likeness", "others", "first", "match")}
+    return {
+        "utterances": len(rows), **means, "likeness_low": float(low), "likeness_high": float(high),
+        "chance": 1 / len(rows),
+    }, rows  # fmt: skip

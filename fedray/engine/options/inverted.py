@@ -1,0 +1,67 @@
+"""An audit by inversion: at the end of a run clients train once more, and an attacker reconstructs what they said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedray.core.privacy.audits import Inversion, drawn
+from fedray.core.privacy.likeness import findings
+from fedray.core.types import RunError
+from fedray.engine.lane.inverting import Invert
+from fedray.engine.options.audits import TABLE
+from fedray.engine.options.observed import ended, pieces, released
+from fedray.engine.options.private import PrivateRounds
+from fedray.engine.round.option import Option
+from fedray.engine.round.rounds import Rounds
+from fedray.runs.folder import Progress, RunFolder
+from fedray.storage.serialize import save_tensors
+
+FEATURES = "audit.pt"
+
+
+class Inverting(Option):
+    """An audit by inversion. `private`: the option that its rounds are private by; None: they are not."""
+
+    def __init__(self, settings: Inversion, rounds: Rounds, private: PrivateRounds | None) -> None:
+        self.settings, self.rounds, self.private = settings, rounds, private
+
+    def words(self) -> str:
+        some = "one utterance" if self.settings.utterances == 1 else f"{self.settings.utterances} utterances"
+        return f"audit: after the last round {self.settings.clients:,} clients train again, on {some} each"
+
+    def results(self, progress: Progress, folder: RunFolder) -> Mapping[str, Any]:
+        """The section `audit`. Writes audit.tsv with a row for each utterance, and audit.pt with the features."""
+        rounds = self.rounds
+        rounds.note("phase", {"text": "audit"})
+        last = ended(progress)
+        names = drawn(rounds.program.data.client_ids(), self.settings, rounds.program.seed)
+
+        def work() -> dict[int, Any]:
+            posted = rounds.put(last.state, last.round)
+            model = released(rounds, self.private, last, posted)
+            jobs = {
+                number: Invert(clients, model, self.settings, inputs=(posted.clients, rounds.first), cost=cost)
+                for number, (clients, cost) in enumerate(pieces(rounds, names, progress))
+            }
+            return rounds.pool.run(jobs)
+
+        parts = rounds.again(work)
+        rounds.check([failure for _, failures in parts.values() for failure in failures], len(names))
+        found = [one for number in sorted(parts) for one in parts[number][0]]
+        if len(found) < 2:
+            raise RunError("audit: fewer than two utterances were reconstructed, and none can be compared with others")
+        section, rows = findings(found)
+        features = {one.utterance: {"true": one.true, "made": one.made} for one in found}
+        folder.write_table(TABLE, rows)
+        folder.export(FEATURES, lambda path: save_features(features, path))
+        return {"audit": {"kind": "inversion", "clients": len({one.client for one in found}), **section}}
+
+
+def save_features(features: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Write a dict that `torch.load(path, weights_only=True)` reads: utterance -> "true" and "made" features."""
+    tensors = {name: {kind: torch.tensor(one) for kind, one in both.items()} for name, both in features.items()}
+    save_tensors(tensors, path)

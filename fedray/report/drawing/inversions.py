@@ -1,0 +1,67 @@
+"""The figure of inversions: true log-mels above their reconstructions, from the best to the worst."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure as Canvas
+
+from fedray.core.privacy.likeness import correlation
+from fedray.report import canvas
+from fedray.report.canvas import WIDTH
+from fedray.report.comparison import Comparison
+from fedray.report.figures import Inversions
+from fedray.report.recorded import Run
+
+FILE, SHOWN = "audit.pt", 4
+ROW, TOP = 1.7, 0.5  # inches
+
+
+def inversions(figure: Inversions, comparison: Comparison) -> Canvas:
+    """Four utterances of the first run of each group: the best, the worst, and two between."""
+    found = {group.label: pairs for group in comparison.groups if (pairs := first(group.finished))}
+    if not found:
+        raise ValueError("no finished run has reconstructions: set audit.kind=inversion")
+    drawn = Canvas(figsize=(WIDTH * 1.6, 2 * ROW * len(found) + TOP), layout="constrained")
+    canvas.head(drawn, figure.title or "What was said, and below it what an attacker reconstructs from the update")
+    for row, (label, pairs) in enumerate(found.items()):
+        ranked = sorted(((correlation(both["made"], both["true"]), name) for name, both in pairs.items()), reverse=True)
+        places = np.linspace(0, len(ranked) - 1, min(SHOWN, len(ranked))).round().astype(int).tolist()
+        for column, (likeness, name) in enumerate(ranked[place] for place in places):
+            both = pairs[name]
+            low, high = np.percentile(both["true"], (2, 98)).tolist()
+            for below, kind in enumerate(("true", "made")):
+                where = (2 * row + below) * SHOWN + column + 1
+                axes = drawn.add_subplot(2 * len(found), SHOWN, where)
+                axes.imshow(both[kind].T, aspect="auto", origin="lower", cmap="magma", vmin=low, vmax=high)
+                axes.grid(visible=False)
+                axes.set_xticks([])
+                axes.set_yticks([])
+                if below:
+                    axes.set_xlabel(f"likeness {likeness:.2f}", fontsize=8)
+                else:
+                    axes.set_title(label if column == 0 and len(found) > 1 else "", fontsize=8)
+                if column == 0:
+                    axes.set_ylabel(f"{'reconstructed' if below else 'true'}\nlog-mels", fontsize=8)
+    return drawn
+
+
+def first(runs: Any) -> Mapping[str, Mapping[str, np.ndarray]]:
+    """The reconstructions of the first run that has any: utterance -> "true" and "made"; {}: none has."""
+    return next((pairs for run in runs if (pairs := _pairs(run))), {})
+
+
+def _pairs(run: Run) -> dict[str, dict[str, np.ndarray]]:
+    section = (run.results or {}).get("audit")
+    if not isinstance(section, dict) or section.get("kind") != "inversion" or not run.folder.exists(FILE):
+        return {}
+    try:
+        loaded = torch.load(io.BytesIO(run.folder.storage.read(FILE)), weights_only=True)
+        return {name: {kind: both[kind].numpy() for kind in ("true", "made")} for name, both in loaded.items()}
+    except Exception as error:  # torch.load raises many kinds
+        shown = run.folder.storage.shown(FILE)
+        raise ValueError(f"{shown}: is damaged ({error}): remove it to continue without it") from error
