@@ -1,4 +1,4 @@
-"""The study of updates: every arm is a valid configuration, and its table has means and the seeds' intervals."""
+"""The studies of updates: every arm is a valid configuration, and its table has means and the seeds' intervals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import study
-from benchmarks.studies import update_leakage
+from benchmarks.studies import inversion, update_leakage
 from fedray import experiment
+from tests import encoders
 
 CHOSEN = argparse.Namespace(rounds=30, actors=1)
 
@@ -33,3 +34,14 @@ def test_the_table_has_means_and_the_widest_interval() -> None:
     assert "| none | label | 0.70 [0.50, 0.90] | 60.0 ± 14.1 | 25.0 | 40.0 ± 0.0 | 0, 1 |" in text
     assert "| none | same client | 0.90 [0.80, 1.00] | 30.0 ± 0.0 | 1.0 |  | 0, 1 |" in text
     assert update_leakage.table(found, "arabic-commands, CRNN") == ""
+
+
+@pytest.mark.parametrize("arm", inversion.ARMS)
+def test_every_inversion_is_a_valid_configuration(arm: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    encoders.write_encoder(tmp_path / "whisper-tiny.en", "whisper")
+    monkeypatch.setattr(study, "speech", lambda corpus: tmp_path / corpus)
+    monkeypatch.setattr(inversion, "sentences", lambda folder: folder)
+    overrides = inversion.overrides(arm, 0, argparse.Namespace(rounds=10, actors=1, runs=tmp_path))
+    config, source = experiment.load(study.ROOT / inversion.config(arm), overrides)
+    experiment.check_setup(config, source)
+    assert config.audit.utterances == (4 if "four" in arm else 1)

@@ -27,6 +27,7 @@ from fedray.data.features import audio
 from fedray.data.features.log_mel import LogMelSettings, log_mels
 
 CONFIG = "configs/privacy/inversion.yaml"
+OF_WORDS = "configs/fedavg/encoder_keywords.yaml"
 LONGEST = 3.0  # seconds of a sentence
 MELS = LogMelSettings(bins=80, normalise="mean")  # of sentences
 HEARD = 50  # recordings whose mean log-mels the attacker knows
@@ -34,34 +35,29 @@ NO_DROPOUT = ("model.dropout=0",)
 ONE, FOUR = ("audit.utterances=1",), ("audit.utterances=4",)
 PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
 LOCAL = (*PRIVATE, "privacy={kind: local, epsilon: 8, delta: 1e-5, clip: {norm: 1.0}}")
-TABLE = "path_column: path, speaker_column: speaker, seconds_column: seconds"
 WORDS = (
-    "data.corpus=tsv",
-    f"data.options={{train: [manifest.tsv], label_column: keyword, {TABLE}}}",
-    "data.own_share=0.1",
-    "evaluation.best=own/accuracy",
-    "cohort={size: 6}",
+    "data.options={train: [manifest.tsv], label_column: keyword, text_column: null, seconds_column: seconds, "
+    "split_column: official_split}",
+    "data.test_share=0.34",
+    "data.dev_share=null",
+    "cohort={size: 4, fraction: null}",
+    "model.folder=WHISPER",
+    "model.seconds=1.0",
+    "audit={kind: inversion, clients: 12}",
 )
 SENTENCES = (
     "data.corpus=tsv",
-    f"data.options={{train: [manifest.tsv], text_column: transcript, lower_case: true, {TABLE}}}",
+    "data.options={train: [manifest.tsv], text_column: transcript, lower_case: true, path_column: path, "
+    "speaker_column: speaker, seconds_column: seconds}",
     "data.dev_share=0.05",
     "features={kind: logmel, bins: 80, normalise: mean}",
     "task={kind: recognition, tokens: characters, decode: {search: greedy}, augment: {time_masks: 0, "
     "frequency_masks: 0}}",
     "model={kind: conformer}",
     "algorithm.client={lr: 0.3, batch: 5, epochs: 1, clip: 5}",
-    "audit.rate=0.3",
 )
-ENCODER = (
-    "model={kind: encoder, folder: WHISPER, seconds: 1.0}",
-    "features={kind: whisper}",
-    "algorithm.client={lr: 0.01, batch: 8, epochs: 1, clip: 1}",
-)
-ADAPTERS = (
-    *ENCODER[:2],
-    "algorithm={kind: fedlora, lora: {rank: 16, alpha: 32}, client: {lr: 0.001, batch: 8}, pretrain: {steps: 0}}",
-)
+ENCODER = "algorithm={kind: fedavg, client: {lr: 0.01, batch: 8, clip: 1}, pretrain: {steps: 0}}"
+ADAPTERS = "algorithm={kind: fedlora, lora: {rank: 16, alpha: 32}, client: {lr: 0.001, batch: 8}, pretrain: {steps: 0}}"
 ARMS = {
     "keywords, CRNN: one clip": (*NO_DROPOUT, *ONE),
     "keywords, CRNN: four clips": (*NO_DROPOUT, *FOUR),
@@ -70,12 +66,17 @@ ARMS = {
         *NO_DROPOUT, *ONE, "upload={kind: topk, share: 0.05, values: int8}",
     ),
     "keywords, CRNN: one clip, epsilon 8, local": (*NO_DROPOUT, *ONE, *LOCAL),
-    "real keywords, Whisper's encoder: one clip": (*WORDS, *ENCODER, *ONE),
-    "real keywords, Whisper's encoder: one clip, adapters alone": (*WORDS, *ADAPTERS, *ONE),
+    "real keywords, Whisper's encoder: one clip": (*WORDS, ENCODER, *ONE),
+    "real keywords, Whisper's encoder: one clip, adapters alone": (*WORDS, ADAPTERS, *ONE),
     "sentences, Conformer: one sentence": (*SENTENCES, *NO_DROPOUT, *ONE),
     "sentences, Conformer: four sentences": (*SENTENCES, *NO_DROPOUT, *FOUR),
     "sentences, Conformer: one sentence, dropout 0.2": (*SENTENCES, "model.dropout=0.2", *ONE),
 }  # fmt: skip
+
+
+def config(arm: str) -> str:
+    """The configuration of an arm."""
+    return OF_WORDS if arm.startswith("real") else CONFIG
 
 
 def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
@@ -99,7 +100,7 @@ def sentences(folder: Path) -> Path:
 
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """The findings of a run's audit and, of sentences, what outside listeners make of the reconstructions."""
-    audit = study.run(CONFIG, overrides(arm, seed, chosen), place)["audit"]
+    audit = study.run(config(arm), overrides(arm, seed, chosen), place)["audit"]
     listened = listen(place) if arm.startswith("sentences") else {}
     return {"seed": seed, **audit, **listened}
 
@@ -187,7 +188,7 @@ texts and the lengths reconstructs the log-mels from what they send. *Likeness*:
 each bin without its mean: mean over seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals
 over clients; *to others*: with other utterances of the same label or text, or with all where there is none.
 *Recognised*: no other utterance under attack is as similar as the true one. *Cosine*: of the reconstruction's gradient
-and the update."""
+and the update, in the mean over tensors."""
     ]
     for setup in dict.fromkeys(arm.partition(": ")[0] for arm in found):
         rows = [row(arm, runs) for arm, runs in found.items() if arm.startswith(setup)]

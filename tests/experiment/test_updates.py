@@ -39,7 +39,11 @@ def test_an_audit_that_makes_no_sense_is_refused(config: str, overrides: list[st
     [
         ("fednst/baselines/sl", [], "trains in one place, so an audit has no clients"),
         ("fednst/embedded", [], "algorithm.kind fednst makes labels"),
-        ("fedavg/keywords", ["data.labelled={share: 0.5}"], "data.labelled hides labels"),
+        (
+            "fedavg/keywords",
+            ["data.labelled={share: 0.5}", "algorithm.labelled_only=true"],
+            "data.labelled hides labels",
+        ),
         ("fedavg/keywords", ["attack.kind=sign_flip"], "attacks honest clients"),
         ("fedlora/embedded", ["algorithm.averaging=product"], "reads A and B: set algorithm.averaging=factors"),
     ],

@@ -113,8 +113,8 @@ class Inversion(Audit):
 
     clients: Annotated[int, Range(2)] = 20  # how many clients it attacks
     utterances: Count = 1  # on which a client trains before it sends the update
-    steps: Count = 1000  # of the attacker's Adam, three passes over the utterances each
-    rate: Positive = 0.1  # of the attacker's Adam
+    steps: Count = 900  # of the attacker's Adam, three passes over the utterances each
+    rate: Positive = 0.3  # of the attacker's Adam
 
 
 AUDITS: dict[str, type] = {

@@ -55,19 +55,20 @@ def findings(found: Sequence[Reconstructed]) -> tuple[dict[str, Any], list[Row]]
     as similar as the true one; `chance`: one in all of them.
     """
     alike = np.array([[correlation(one.made, other.true) for other in found] for one in found])
-    rows = []
+    rows, owns = list[Row](), list[float]()
     for place, one in enumerate(found):
         others = [number for number in range(len(found)) if number != place]
         rivals = [number for number in others if found[number].target == one.target] or others
-        own = alike[place, place]
+        own = float(alike[place, place])
+        owns.append(own)
         rows.append({
             "client": one.client, "utterance": one.utterance, "target": one.target, "match": one.match,
-            "likeness": float(own), "others": float(alike[place, rivals].mean()),
+            "likeness": own, "others": float(alike[place, rivals].mean()),
             "first": int(own > alike[place, others].max()),
         })  # fmt: skip
-    clients = list(dict.fromkeys(one.client for one in found))
-    owns = [[row["likeness"] for row in rows if row["client"] == client] for client in clients]
-    sums = np.array([[sum(values), len(values)] for values in owns])
+    names = list(dict.fromkeys(one.client for one in found))
+    of_client = np.array([names.index(one.client) for one in found])
+    sums = np.stack([np.bincount(of_client, owns), np.bincount(of_client)], 1)
     generator = numpy_generator("audit", "bootstrap")
     drawn = sums[generator.integers(0, len(sums), (DRAWS, len(sums)))].sum(1)
     low, high = np.percentile(drawn[:, 0] / drawn[:, 1], ENDS)

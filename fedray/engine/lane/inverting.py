@@ -70,11 +70,10 @@ class Invert(Job[tuple[list[Reconstructed], list[Failure]]]):
         )  # fmt: skip
         true, made = _cut(batch.features, batch), _cut(inverted.features, batch)
         words = [str(word) for word in data.column(task.column(task.settings))]
+        made = in_order(made, true, words)
         return [
-            Reconstructed(client, data.ids[position], word, *features, inverted.match)
-            for position, word, *features in zip(
-                batch.positions.tolist(), words, true, in_order(made, true, words), strict=True
-            )
+            Reconstructed(client, data.ids[position], word, *pair, match=inverted.match)
+            for position, word, pair in zip(batch.positions.tolist(), words, zip(true, made, strict=True), strict=True)
         ]
 
 
