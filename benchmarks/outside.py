@@ -22,7 +22,7 @@ def waveform(log_mels: np.ndarray, settings: LogMelSettings, mean: np.ndarray | 
     torch.manual_seed(0)  # of the phases
     fft = fft_size(settings)
     mels = torch.from_numpy(np.asarray(log_mels + (0 if mean is None else mean), np.float32)).exp().T
-    powers = InverseMelScale(fft // 2 + 1, settings.bins, settings.sample_rate)(mels)
+    powers = InverseMelScale(fft // 2 + 1, settings.bins, settings.sample_rate, driver="gelsd")(mels)
     made = GriffinLim(fft, ITERATIONS, settings.window, settings.hop, power=2.0)(powers).numpy()
     return LOUD * made / max(float(np.abs(made).max()), 1e-6)
 
@@ -32,7 +32,7 @@ def _whisper() -> tuple[Any, Any, Any]:
     from transformers import PreTrainedTokenizerFast, WhisperFeatureExtractor, WhisperForConditionalGeneration
 
     folder = study.speech("whisper-tiny.en")
-    model = WhisperForConditionalGeneration.from_pretrained(folder).eval()
+    model = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
     return model, WhisperFeatureExtractor(), PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
 
 

@@ -6,8 +6,9 @@ Needs FEDRAY_SPEECH, the folder that holds arabic-commands-full/, speechocean/ a
 words, 12 speakers as clients, 6 for dev, 6 for test. Speech: English by Mandarin speakers, utterances of up to five
 seconds; a third of the training speakers are the server's, whose transcripts train the seed model. Each arm takes the
 rate that is best on dev after TUNED rounds of seed TUNING, of rates that are tried until the best has a worse neighbour
-on both sides. Writes benchmarks/results/encoders.md and .json. The same command resumes the study: it keeps finished
-runs, and takes runs whose folders are gone from the earlier page.
+on both sides. Models from scratch train for four times as many rounds. Writes benchmarks/results/encoders.md and
+.json. The same command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the
+earlier page.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from benchmarks.rates import best_of, table, tune
 
 LONGEST = 5.0  # seconds of an utterance in the part `speech`
 MASKS = {"time_masks": 0, "frequency_masks": 0}
+LONGER = 4  # times as many rounds for models from scratch, whose rounds are short
 EVERY = 5  # rounds; scoring takes as long as training
 TUNING, TUNED = 0, 5
 FULL, FROZEN, ADAPTERS, SCRATCH = (
@@ -46,6 +48,11 @@ TITLES = {
     "speech": "## Speech\n\nWord error rate of test speakers in percent, greedy: of the seed model, and of the best "
     "round on dev. From scratch: a Conformer.",
 }
+
+
+def rounds_of(arm: str, rounds: int) -> int:
+    """The rounds of an arm."""
+    return LONGER * rounds if arm == SCRATCH else rounds
 
 
 def sections(part: str, arm: str, rate: float) -> dict[str, Any]:
@@ -150,7 +157,7 @@ def play(name: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: d
     rate = best_of(tried, best)
     finished = (place / "results.json").exists()
     with watched() as spent:
-        results = train(part, arm, rate, seed, chosen.rounds, place, chosen)
+        results = train(part, arm, rate, seed, rounds_of(arm, chosen.rounds), place, chosen)
     file = place.with_suffix(".spent.json")
     if not finished:
         file.write_text(json.dumps(spent), encoding="utf-8")
@@ -168,7 +175,7 @@ def row(name: str, found: list[dict[str, Any]], rounds: int) -> dict[str, object
         "rate": f"{found[0]['rate']:g}",
         **before,
         METRICS[part][0]: study.spread([one["after"] for one in found]),
-        "best rounds": study.best_rounds([one["round"] for one in found], [rounds] * len(found)),
+        "best rounds": study.best_rounds([one["round"] for one in found], [rounds_of(arm, rounds)] * len(found)),
         "MB sent": study.spread([one["bytes"] / 1e6 for one in found]),
         **{name: study.spread(seen) if (seen := [one[name] for one in found if name in one]) else "" for name in SPENT},
         "seeds": ", ".join(str(one["seed"]) for one in found),

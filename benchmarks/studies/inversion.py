@@ -31,6 +31,7 @@ OF_WORDS = "configs/fedavg/encoder_keywords.yaml"
 LONGEST = 3.0  # seconds of a sentence
 MELS = LogMelSettings(bins=80, normalise="mean")  # of sentences
 HEARD = 50  # recordings whose mean log-mels the attacker knows
+MODELS = ("first", "last")
 NO_DROPOUT = ("model.dropout=0",)
 ONE, FOUR = ("audit.utterances=1",), ("audit.utterances=4",)
 PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
@@ -101,11 +102,13 @@ def sentences(folder: Path) -> Path:
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """The findings of a run's audit and, of sentences, what outside listeners make of the reconstructions."""
     audit = study.run(config(arm), overrides(arm, seed, chosen), place)["audit"]
-    listened = listen(place) if arm.startswith("sentences") else {}
-    return {"seed": seed, **audit, **listened}
+    found = {model: audit[model] for model in MODELS}
+    for model in MODELS if arm.startswith("sentences") else ():
+        found[model] = {**found[model], **listen(place, model)}
+    return {"seed": seed, **found}
 
 
-def listen(place: Path) -> dict[str, float]:
+def listen(place: Path, model: str) -> dict[str, float]:
     """WER of Whisper tiny in percent and, with Resemblyzer, how often a voice is recognised, of true and made mels.
 
     A voice is recognised if no other speaker's recording, of those under attack, is as similar as the own speaker's.
@@ -114,7 +117,7 @@ def listen(place: Path) -> dict[str, float]:
     known = sorted(rows)[:: max(1, len(rows) // HEARD)]
     silent = LogMelSettings(bins=MELS.bins, normalise="none")
     usual = np.mean([log_mels(_read(path), silent).mean(0).numpy() for path in known], axis=0)
-    features = torch.load(place / "audit.pt", weights_only=True)
+    features = torch.load(place / "audit.pt", weights_only=True)[model]
     found: dict[str, float] = {}
     paths = [_row(name, rows) for name in features]
     for kind in ("true", "made"):
@@ -154,11 +157,13 @@ def _read(path: str) -> torch.Tensor:
     return audio.read(str(study.speech("speechocean") / path), MELS.sample_rate)
 
 
-def row(arm: str, runs: list[dict[str, Any]]) -> dict[str, object]:
-    """An arm's row of the table."""
+def row(arm: str, model: str, found_runs: list[dict[str, Any]]) -> dict[str, object]:
+    """The row of an arm's first or last model."""
+    runs = [run[model] for run in found_runs]
     low, high = min(run["likeness_low"] for run in runs), max(run["likeness_high"] for run in runs)
     found: dict[str, object] = {
         "update": arm.partition(": ")[2],
+        "model": model,
         "likeness": f"{mean(run['likeness'] for run in runs):.2f} [{low:.2f}, {high:.2f}]",
         "to others": f"{mean(run['others'] for run in runs):.2f}",
         "recognised (%)": study.spread([100 * run["first"] for run in runs]),
@@ -169,7 +174,7 @@ def row(arm: str, runs: list[dict[str, Any]]) -> dict[str, object]:
         for name, title in (("WER", "Whisper's WER"), ("voice", "voice (%)")):
             if f"{kind} {name}" in runs[0]:
                 found[f"{title}, {words}"] = study.spread([run[f"{kind} {name}"] for run in runs])
-    return found | {"seeds": ", ".join(str(run["seed"]) for run in runs)}
+    return found | {"seeds": ", ".join(str(run["seed"]) for run in found_runs)}
 
 
 def main() -> None:
@@ -183,15 +188,16 @@ def main() -> None:
     texts = [
         f"""# Speech from updates
 
-FedAvg, {chosen.rounds} rounds; then clients train on one or four utterances, and an attacker who knows the model, the
-texts and the lengths reconstructs the log-mels from what they send. *Likeness*: the correlation with the true log-mels,
+FedAvg, {chosen.rounds} rounds; then clients train on one or four utterances, from the first model (random weights, or
+the checkpoint's) and from the last. An attacker who knows the model, the texts and the lengths reconstructs the
+log-mels from what they send. *Likeness*: the correlation with the true log-mels,
 each bin without its mean: mean over seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals
 over clients; *to others*: with other utterances of the same label or text, or with all where there is none.
 *Recognised*: no other utterance under attack is as similar as the true one. *Cosine*: of the reconstruction's gradient
 and the update, in the mean over tensors."""
     ]
     for setup in dict.fromkeys(arm.partition(": ")[0] for arm in found):
-        rows = [row(arm, runs) for arm, runs in found.items() if arm.startswith(setup)]
+        rows = [row(arm, model, runs) for arm, runs in found.items() if arm.startswith(setup) for model in MODELS]
         texts.append(f"## {setup[0].upper()}{setup[1:]}\n\n{study.table(rows)}")
     text = "\n\n".join(texts)
     print(text)

@@ -26,9 +26,10 @@ UPDATES = (
     "client against those of two; 0.5 is guessing. Intervals hold 95 % of a bootstrap over clients."
 )
 INVERSIONS = (
-    "An attacker reconstructs log-mels from the update of a client that trained on one or a few utterances. Likeness: "
-    "the correlation with the true ones, with a 95 % interval of a bootstrap over clients; beside it that with other "
-    "utterances of the same words, which is what a guess would reach. Recognised: no other utterance is as similar."
+    "An attacker reconstructs log-mels from the update of a client that trained on one or a few utterances, from the "
+    "run's first model and from its last. Likeness: the correlation with the true ones, with a 95 % interval of a "
+    "bootstrap over clients; beside it that with other utterances of the same words, which a guess would reach. "
+    "Recognised: no other utterance is as similar."
 )
 LAYERS = "Means over the rounds: the bound of a client's update, and the share of clients whose update was longer."
 Row = dict[str, str]
@@ -56,8 +57,13 @@ def updates(groups: Sequence[Group]) -> list[Row]:
 
 
 def inversions(groups: Sequence[Group]) -> list[Row]:
-    """A row for each run whose updates an audit inverted."""
-    return [_inverted(group, run) for group, run in _audited(groups) if part(run, "audit").get("kind") == "inversion"]
+    """A row for each model from which an audit inverted updates, in each of its runs."""
+    return [
+        _inverted(group, run, model)
+        for group, run in _audited(groups)
+        if part(run, "audit").get("kind") == "inversion"
+        for model in ("first", "last")
+    ]
 
 
 def layers(groups: Sequence[Group]) -> list[Row]:
@@ -114,11 +120,12 @@ def _updates(group: Group, run: Run) -> Iterator[Row]:
             }
 
 
-def _inverted(group: Group, run: Run) -> Row:
-    found = part(run, "audit")
+def _inverted(group: Group, run: Run, model: str) -> Row:
+    found = part(run, "audit").get(model, {})
     return {
         "": group.label,
         "seed": str(run.settings.get("seed", "")),
+        "model": model,
         "utterances in an update": str(run.settings.get("audit.utterances", "")),
         "likeness": "{} ({} to {})".format(*(_number(found.get(f"likeness{end}"), 2) for end in ("", "_low", "_high"))),
         "likeness to others": _number(found.get("others"), 2),

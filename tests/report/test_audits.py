@@ -64,17 +64,19 @@ def test_a_report_shows_what_updates_give_away(tmp_path: Path) -> None:
 
 def test_a_report_shows_what_an_inversion_reconstructs(tmp_path: Path) -> None:
     run = write(tmp_path / "run", config(seed=3))
-    found = {"kind": "inversion", "clients": 5, "utterances": 5, "likeness": 0.71, "likeness_low": 0.6}
-    found |= {"likeness_high": 0.8, "others": 0.2, "first": 0.6, "chance": 0.2, "match": 0.97}
+    one = {"utterances": 5, "likeness": 0.71, "likeness_low": 0.6}
+    one |= {"likeness_high": 0.8, "others": 0.2, "first": 0.6, "chance": 0.2, "match": 0.97}
+    found = {"kind": "inversion", "clients": 5, "first": one, "last": one | {"likeness": 0.66}}
     results = json.loads((run / "results.json").read_text())
     (run / "results.json").write_text(json.dumps(results | {"audit": found}))
     (run / "audit.tsv").write_text("client\tutterance\ttarget\tmatch\tlikeness\tothers\tfirst\n")
     drawn = [torch.randn(2, 30, 8, generator=torch.Generator().manual_seed(number)) for number in range(5)]
-    torch.save({f"u{number}": {"true": one[0], "made": one[1]} for number, one in enumerate(drawn)}, run / "audit.pt")
+    pairs = {f"u{number}": {"true": one[0], "made": one[1]} for number, one in enumerate(drawn)}
+    torch.save({"first": pairs, "last": pairs}, run / "audit.pt")
     read = report.read(run)
     text = Path(read.save(tmp_path / "out")).with_suffix(".md").read_text()
     assert "## What updates give away of speech" in text and "## Audit" not in text
-    assert "0.71 (0.60 to 0.80) | 0.20 | 60 | 20 |" in text
+    assert "0.71 (0.60 to 0.80) | 0.20 | 60 | 20 |" in text and "0.66 (0.60 to 0.80)" in text
     assert (tmp_path / "out" / "figures" / "inversions.png").exists()
     (run / "audit.pt").write_bytes(b"no tensors")
     with pytest.raises(ValueError, match=r"audit.pt: is damaged"):

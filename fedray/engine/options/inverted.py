@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedray.core.privacy.audits import Inversion, drawn
-from fedray.core.privacy.likeness import findings
+from fedray.core.privacy.likeness import Reconstructed, findings
 from fedray.core.types import RunError
 from fedray.engine.lane.inverting import Invert
 from fedray.engine.options.audits import TABLE
@@ -21,6 +22,7 @@ from fedray.runs.folder import Progress, RunFolder
 from fedray.storage.serialize import save_tensors
 
 FEATURES = "audit.pt"
+MODELS = ("first", "last")  # from which clients train
 
 
 class Inverting(Option):
@@ -35,14 +37,25 @@ class Inverting(Option):
 
     def results(self, progress: Progress, folder: RunFolder) -> Mapping[str, Any]:
         """The section `audit`. Writes audit.tsv with a row for each utterance, and audit.pt with the features."""
+        self.rounds.note("phase", {"text": "audit"})
+        began = replace(progress, state=folder.load(0).state, round=0, private={})
+        sections, table, features = dict[str, Any](), list[dict[str, Any]](), dict[str, Any]()
+        for model, one in zip(MODELS, (began, ended(progress)), strict=True):
+            found = self._reconstructed(one, progress)
+            sections[model], rows = findings(found)
+            table += [{"model": model, **row} for row in rows]
+            features[model] = {each.utterance: {"true": each.true, "made": each.made} for each in found}
+        folder.write_table(TABLE, table)
+        folder.export(FEATURES, lambda path: save_features(features, path))
+        return {"audit": {"kind": "inversion", "clients": self.settings.clients, **sections}}
+
+    def _reconstructed(self, trained_from: Progress, progress: Progress) -> list[Reconstructed]:
         rounds = self.rounds
-        rounds.note("phase", {"text": "audit"})
-        last = ended(progress)
         names = drawn(rounds.program.data.client_ids(), self.settings, rounds.program.seed)
 
         def work() -> dict[int, Any]:
-            posted = rounds.put(last.state, last.round)
-            model = released(rounds, self.private, last, posted)
+            posted = rounds.put(trained_from.state, trained_from.round)
+            model = released(rounds, self.private, trained_from, posted)
             jobs = {
                 number: Invert(clients, model, self.settings, inputs=(posted.clients, rounds.first), cost=cost)
                 for number, (clients, cost) in enumerate(pieces(rounds, names, progress))
@@ -54,14 +67,13 @@ class Inverting(Option):
         found = [one for number in sorted(parts) for one in parts[number][0]]
         if len(found) < 2:
             raise RunError("audit: fewer than two utterances were reconstructed, and none can be compared with others")
-        section, rows = findings(found)
-        features = {one.utterance: {"true": one.true, "made": one.made} for one in found}
-        folder.write_table(TABLE, rows)
-        folder.export(FEATURES, lambda path: save_features(features, path))
-        return {"audit": {"kind": "inversion", "clients": len({one.client for one in found}), **section}}
+        return found
 
 
 def save_features(features: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Write a dict that `torch.load(path, weights_only=True)` reads: utterance -> "true" and "made" features."""
-    tensors = {name: {kind: torch.tensor(one) for kind, one in both.items()} for name, both in features.items()}
+    """Write what `torch.load(path, weights_only=True)` reads: model -> utterance -> "true" and "made" features."""
+    tensors = {
+        model: {name: {kind: torch.tensor(one) for kind, one in both.items()} for name, both in utterances.items()}
+        for model, utterances in features.items()
+    }
     save_tensors(tensors, path)

@@ -22,7 +22,7 @@ ROW, TOP = 1.7, 0.5  # inches
 
 
 def inversions(figure: Inversions, comparison: Comparison) -> Canvas:
-    """Four utterances of the first run of each group: the best, the worst, and two between."""
+    """Four utterances of the first run of each group, from its first model: the best, the worst, and two between."""
     found = {group.label: pairs for group in comparison.groups if (pairs := first(group.finished))}
     if not found:
         raise ValueError("no finished run has reconstructions: set audit.kind=inversion")
@@ -61,7 +61,7 @@ def _pairs(run: Run) -> dict[str, dict[str, np.ndarray]]:
         return {}
     try:
         loaded = torch.load(io.BytesIO(run.folder.storage.read(FILE)), weights_only=True)
-        return {name: {kind: both[kind].numpy() for kind in ("true", "made")} for name, both in loaded.items()}
+        return {name: {kind: both[kind].numpy() for kind in ("true", "made")} for name, both in loaded["first"].items()}
     except Exception as error:  # torch.load raises many kinds
         shown = run.folder.storage.shown(FILE)
         raise ValueError(f"{shown}: is damaged ({error}): remove it to continue without it") from error
