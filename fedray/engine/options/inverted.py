@@ -38,10 +38,10 @@ class Inverting(Option):
     def results(self, progress: Progress, folder: RunFolder) -> Mapping[str, Any]:
         """The section `audit`. Writes audit.tsv with a row for each utterance, and audit.pt with the features."""
         self.rounds.note("phase", {"text": "audit"})
-        began = replace(progress, state=folder.load(0).state, round=0, private={})
+        began = replace(progress, state=folder.load(0).state, round=0, private={}, clients={})
         sections, table, features = dict[str, Any](), list[dict[str, Any]](), dict[str, Any]()
         for model, one in zip(MODELS, (began, ended(progress)), strict=True):
-            found = self._reconstructed(one, progress)
+            found = self._reconstructed(one)
             sections[model], rows = findings(found)
             table += [{"model": model, **row} for row in rows]
             features[model] = {each.utterance: {"true": each.true, "made": each.made} for each in found}
@@ -49,16 +49,17 @@ class Inverting(Option):
         folder.export(FEATURES, lambda path: save_features(features, path))
         return {"audit": {"kind": "inversion", "clients": self.settings.clients, **sections}}
 
-    def _reconstructed(self, trained_from: Progress, progress: Progress) -> list[Reconstructed]:
+    def _reconstructed(self, start: Progress) -> list[Reconstructed]:
+        """What the attacker makes of the updates of clients that train from this model, with these states."""
         rounds = self.rounds
         names = drawn(rounds.program.data.client_ids(), self.settings, rounds.program.seed)
 
         def work() -> dict[int, Any]:
-            posted = rounds.put(trained_from.state, trained_from.round)
-            model = released(rounds, self.private, trained_from, posted)
+            posted = rounds.put(start.state, start.round)
+            model = released(rounds, self.private, start, posted)
             jobs = {
                 number: Invert(clients, model, self.settings, inputs=(posted.clients, rounds.first), cost=cost)
-                for number, (clients, cost) in enumerate(pieces(rounds, names, progress))
+                for number, (clients, cost) in enumerate(pieces(rounds, names, start))
             }
             return rounds.pool.run(jobs)
 
