@@ -16,6 +16,7 @@ import numpy as np
 
 from fedray.core.algorithm import Algorithm, Parts
 from fedray.core.metrics import Metrics
+from fedray.core.privacy.likeness import Reconstruction
 from fedray.core.ranges import Ranged, Share, one_of
 from fedray.core.schedules import SCHEDULES
 from fedray.core.settings import kinds
@@ -36,6 +37,7 @@ from fedray.core.types import (
 )
 from fedray.data.features.dataset import Utterances
 from fedray.training import together
+from fedray.training.inversion import reconstruct
 from fedray.training.local import LocalModel
 from fedray.training.optimizers import ClientSettings, PretrainSettings
 from fedray.training.personal import composed, kept
@@ -194,6 +196,11 @@ class TaskAlgorithm(Algorithm):
 
     def losses(self, data: Any, received: Received) -> Sequence[float]:
         return self.task.losses(received.params, data, received.device)
+
+    def reconstruct(
+        self, data: Any, update: Vector, received: Received, steps: int, rate: float
+    ) -> Sequence[Reconstruction]:
+        return reconstruct(self.task, data, update, received, steps, rate)
 
     def evaluate_personal(
         self, client: Client, received: Received, data: Mapping[str, Any], final: bool

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedray.core.compression.codes import Shape
 from fedray.core.metrics import Metrics
@@ -25,6 +25,9 @@ from fedray.core.types import (
     Update,
     Vector,
 )
+
+if TYPE_CHECKING:
+    from fedray.core.privacy.likeness import Reconstruction
 
 
 @dataclass(frozen=True)
@@ -190,3 +193,9 @@ class Hooks(ABC):
     def losses(self, data: Any, received: Received) -> Sequence[float]:
         """The loss of the global model on each item of a client's data, from which an audit guesses who took part."""
         raise NotImplementedError(f"{type(self).__name__} has no losses, which audits need")
+
+    def reconstruct(
+        self, data: Any, update: Vector, received: Received, steps: int, rate: float
+    ) -> Sequence[Reconstruction]:
+        """What an attacker reconstructs of a client's data from its update, in `steps` of a search, for an audit."""
+        raise NotImplementedError(f"{type(self).__name__} reconstructs nothing, which audit.kind=inversion needs")

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fedray.core.types import Vector
-from fedray.data.features.dataset import Batch
+from fedray.core.privacy.likeness import Features, Reconstruction, in_order
+from fedray.core.types import Received, Vector
+from fedray.data.features.dataset import Batch, Utterances, collate
 from fedray.models.norms import batch_norms, frozen_statistics
 from fedray.training.task import Targets, Task
 
@@ -42,6 +44,24 @@ class Inverted:
 
     features: Tensor
     match: float
+
+
+def reconstruct(
+    task: Task, data: Utterances, update: Vector, received: Received, steps: int, rate: float
+) -> list[Reconstruction]:
+    """Reconstruct the utterances of a client that trained on nothing else; see `invert`."""
+    batch, targets = collate(data, np.arange(len(data))), task.targets(data)
+    found = invert(task, received.params, update, batch.lengths, targets, received.device, steps, rate)
+    true, made = _cut(batch.features, batch.lengths), _cut(found.features, batch.lengths)
+    words = [str(word) for word in data.column(task.column(task.settings))]
+    return [
+        Reconstruction(*one, match=found.match)
+        for one in zip(data.ids, words, true, in_order(made, true, words), strict=True)
+    ]
+
+
+def _cut(features: Tensor, lengths: Tensor) -> list[Features]:
+    return [row[:length].numpy() for row, length in zip(features, lengths.tolist(), strict=True)]
 
 
 def invert(
@@ -127,7 +147,7 @@ class Match:
     def _gradient(self, x: Tensor) -> Tensor:
         """The loss's gradient by the features; that by the parameters is in `flat.gradient`."""
         x = self.inside(x).requires_grad_()
-        batch = Batch(x, self.lengths, torch.arange(len(x)).numpy())
+        batch = Batch(x, self.lengths, np.arange(len(x)))
         with frozen_statistics(self.flat.model):
             self.flat.backward(self.task.loss(self.flat.model, batch, self.targets))
         assert x.grad is not None

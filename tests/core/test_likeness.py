@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedray.core.privacy.likeness import Reconstructed, correlation, findings, in_order
+from fedray.core.privacy.likeness import Reconstruction, correlation, findings, in_order
 
 UP = np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]], np.float32)  # a mean of each bin is no likeness
 
@@ -36,7 +36,7 @@ def test_findings_compare_with_utterances_of_the_same_words() -> None:
     made = [one + 0.5 * generator.standard_normal(one.shape).astype(np.float32) for one in true]
     made[5] = true[0]  # a failure
     parts = [
-        Reconstructed(f"c{place // 2}", f"u{place}", "ab"[place % 2], *both, match=0.9)
+        (f"c{place // 2}", Reconstruction(f"u{place}", "ab"[place % 2], *both, match=0.9))
         for place, both in enumerate(zip(true, made, strict=True))
     ]
     found, rows = findings(parts)

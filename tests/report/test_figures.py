@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fedray import report
 from fedray.report import (
@@ -19,6 +20,7 @@ from fedray.report import (
     Curves,
     Fairness,
     Figure,
+    Inversions,
     Labels,
     Participation,
     Personal,
@@ -60,6 +62,7 @@ FIGURES: list[Figure] = [
     Curves(("dev/wer",), over="hours"),
     Personal("personal/dev/wer"),
     Audits(),
+    Inversions(),
 ]
 
 
@@ -75,6 +78,14 @@ def remember(run: Path, best: float) -> None:
     (run / "personal.tsv").write_text(f"client\tsplit\twer\nann\tdev\t{best}\nbob\tdev\t{best + 1}\n")
 
 
+def invert(run: Path) -> None:
+    """Add an audit by inversion."""
+    results = json.loads((run / "results.json").read_text())
+    (run / "results.json").write_text(json.dumps(results | {"audit": {"kind": "inversion"}}))
+    pairs = {name: {kind: torch.rand(9, 4) for kind in ("true", "made")} for name in ("u0", "u1")}
+    torch.save({"first": pairs}, run / "audit.pt")
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> report.Report:
     folder = tmp_path_factory.mktemp("study")
@@ -86,6 +97,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> report.Report:
                 add_devices(run, [trip(1, "ann", "fast"), trip(2, "bob", "slow", model=0)], {"fast": 1, "slow": 2})
                 if lr == 0.1:
                     remember(run, 10 * alpha + seed)
+                elif seed == 0:
+                    invert(run)
     return report.read(folder)
 
 

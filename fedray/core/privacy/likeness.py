@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from fedray.core.privacy.inference import DRAWS, ENDS
 from fedray.core.seeds import numpy_generator
@@ -18,15 +17,17 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Reconstructed:
-    """An utterance of a client under attack. `match`: the cosine of gradient and update that the attacker reached."""
+class Reconstruction:
+    """An utterance under attack. `match`: how similar gradient and update are that the attacker reached, -1 .. 1."""
 
-    client: str
     utterance: str
     target: str
     true: Features
     made: Features
     match: float
+
+
+Found = Sequence[tuple[str, Reconstruction]]  # of clients under attack, by name
 
 
 def correlation(one: Features, other: Features) -> float:
@@ -39,6 +40,8 @@ def correlation(one: Features, other: Features) -> float:
 
 def in_order(made: Sequence[Features], true: Sequence[Features], targets: Sequence[str]) -> list[Features]:
     """The reconstructions of a batch in the order of its utterances: those of one target and length may be swapped."""
+    from scipy.optimize import linear_sum_assignment  # here: few actors need it, and it takes a while to import
+
     same = [[a == b and len(m) == len(t) for b, t in zip(targets, true, strict=True)]
             for a, m in zip(targets, made, strict=True)]  # fmt: skip
     gain = np.array([[correlation(m, t) if same[i][j] else -2.0 * len(true) for j, t in enumerate(true)]
@@ -47,28 +50,27 @@ def in_order(made: Sequence[Features], true: Sequence[Features], targets: Sequen
     return [made[row] for row in rows[np.argsort(columns)]]
 
 
-def findings(found: Sequence[Reconstructed]) -> tuple[dict[str, Any], list[Row]]:
+def findings(found: Found) -> tuple[dict[str, Any], list[Row]]:
     """How good the reconstructions are, as results.json has it, and a row for each; at least two.
 
     `likeness`: the mean correlation with the true utterance, with a 95 % interval of a bootstrap over clients;
     `others`: that with other utterances, of the same target if there are any. `first`: how often no other utterance is
     as similar as the true one; `chance`: one in all of them.
     """
-    alike = np.array([[correlation(one.made, other.true) for other in found] for one in found])
-    rows, owns = list[Row](), list[float]()
-    for place, one in enumerate(found):
+    clients, parts = [client for client, _ in found], [one for _, one in found]
+    alike = np.array([[correlation(one.made, other.true) for other in parts] for one in parts])
+    rows = list[Row]()
+    for place, (client, one) in enumerate(found):
         others = [number for number in range(len(found)) if number != place]
-        rivals = [number for number in others if found[number].target == one.target] or others
-        own = float(alike[place, place])
-        owns.append(own)
+        rivals = [number for number in others if parts[number].target == one.target] or others
         rows.append({
-            "client": one.client, "utterance": one.utterance, "target": one.target, "match": one.match,
-            "likeness": own, "others": float(alike[place, rivals].mean()),
-            "first": int(own > alike[place, others].max()),
+            "client": client, "utterance": one.utterance, "target": one.target, "match": one.match,
+            "likeness": float(alike[place, place]), "others": float(alike[place, rivals].mean()),
+            "first": int(alike[place, place] > alike[place, others].max()),
         })  # fmt: skip
-    names = list(dict.fromkeys(one.client for one in found))
-    of_client = np.array([names.index(one.client) for one in found])
-    sums = np.stack([np.bincount(of_client, owns), np.bincount(of_client)], 1)
+    names = list(dict.fromkeys(clients))
+    of_client = np.array([names.index(client) for client in clients])
+    sums = np.stack([np.bincount(of_client, np.diagonal(alike)), np.bincount(of_client)], 1)
     generator = numpy_generator("audit", "bootstrap")
     drawn = sums[generator.integers(0, len(sums), (DRAWS, len(sums)))].sum(1)
     low, high = np.percentile(drawn[:, 0] / drawn[:, 1], ENDS)

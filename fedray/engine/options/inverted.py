@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fedray.core.privacy.audits import Inversion, drawn
-from fedray.core.privacy.likeness import Reconstructed, findings
+from fedray.core.privacy.likeness import Reconstruction, findings
 from fedray.core.types import RunError
 from fedray.engine.lane.inverting import Invert
 from fedray.engine.options.audits import TABLE
@@ -44,12 +44,12 @@ class Inverting(Option):
             found = self._reconstructed(one)
             sections[model], rows = findings(found)
             table += [{"model": model, **row} for row in rows]
-            features[model] = {each.utterance: {"true": each.true, "made": each.made} for each in found}
+            features[model] = {each.utterance: {"true": each.true, "made": each.made} for _, each in found}
         folder.write_table(TABLE, table)
         folder.export(FEATURES, lambda path: save_features(features, path))
         return {"audit": {"kind": "inversion", "clients": self.settings.clients, **sections}}
 
-    def _reconstructed(self, start: Progress) -> list[Reconstructed]:
+    def _reconstructed(self, start: Progress) -> list[tuple[str, Reconstruction]]:
         """What the attacker makes of the updates of clients that train from this model, with these states."""
         rounds = self.rounds
         names = drawn(rounds.program.data.client_ids(), self.settings, rounds.program.seed)
