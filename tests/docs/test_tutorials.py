@@ -19,8 +19,11 @@ from fedray import cli
 
 ROOT = Path(__file__).parent.parent.parent
 # These take half a minute or more.
-NIGHTLY = ("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy", "your-recogniser")
-LONG = ("your-data", "pre-trained-encoder")
+NIGHTLY = (
+    *("sweep", "on-a-cluster", "weighting-rule", "from-a-result", "device-time", "privacy", "your-recogniser"),
+    "pre-trained-encoder",
+)
+LONG = ("your-data",)
 # Around `fedray.open`, without Ray.
 IN_ONE_PROCESS = ("a-personal-head", "debug-a-client", "distillation", "write-an-algorithm")
 MARKS = dict.fromkeys(LONG, [pytest.mark.long]) | dict.fromkeys(NIGHTLY, [pytest.mark.nightly])
