@@ -35,6 +35,7 @@ from fedray.training.task import Targets, Task
 APART = 0.02  # |e v| / |theta|; with less, kinks of ReLU and pooling give rare but large differences
 GRIDS = (8, 4, 2)  # frames and bins from one point to the next
 FIRST = 0.3  # standard deviation of the features at the start
+ROUNDING = 1e-5  # of the longest tensor's gradient; shorter ones are rounding errors
 LAST = 0.1  # the rate of a grid's last step, relative to its first
 
 
@@ -104,8 +105,12 @@ class Match:
         for norm in batch_norms(self.flat.model).values():
             norm.train()
         self.wanted = -torch.from_numpy(update[: task.layout.trainable].copy()).to(device)
-        self.sent = self.wanted != 0  # a sparse update says nothing of the others
         parts = torch.split(self.wanted, list(task.layout.tensors))
+        least = ROUNDING * max(float(part.norm()) for part in parts)
+        for part in parts:
+            if part.norm() <= least:  # such as the bias of attention's keys, which changes nothing
+                part.zero_()
+        self.sent = self.wanted != 0  # a sparse update says nothing of the others
         self.told = sum(bool(part.any()) for part in parts)  # tensors of which something was sent
         frames = torch.arange(int(lengths.max()), device=device)
         self.frames = (frames < self.lengths[:, None])[..., None]
