@@ -17,11 +17,11 @@ ITERATIONS = 60  # of Griffin and Lim
 LOUD = 0.9  # the peak of a waveform
 
 
-def waveform(log_mels: np.ndarray, settings: LogMelSettings, mean: np.ndarray | None = None) -> np.ndarray:
+def waveform(log_mels: np.ndarray, settings: LogMelSettings, mean: np.ndarray) -> np.ndarray:
     """A waveform with about these log-mels [frames, bins], float32 [samples]. `mean`: what they lack of each bin."""
     torch.manual_seed(0)  # of the phases
     fft = fft_size(settings)
-    mels = torch.from_numpy(np.asarray(log_mels + (0 if mean is None else mean), np.float32)).exp().T
+    mels = torch.from_numpy(np.asarray(log_mels + mean, np.float32)).exp().T
     powers = InverseMelScale(fft // 2 + 1, settings.bins, settings.sample_rate, driver="gelsd")(mels)
     made = GriffinLim(fft, ITERATIONS, settings.window, settings.hop, power=2.0)(powers).numpy()
     return LOUD * made / max(float(np.abs(made).max()), 1e-6)

@@ -14,6 +14,7 @@ from the earlier page.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -23,6 +24,8 @@ import numpy as np
 import torch
 
 from benchmarks import outside, speechocean, study
+from benchmarks.studies.update_leakage import DEFENCES
+from fedray.core.privacy.likeness import MODELS
 from fedray.data.features import audio
 from fedray.data.features.log_mel import LogMelSettings, log_mels
 
@@ -31,11 +34,8 @@ OF_WORDS = "configs/fedavg/encoder_keywords.yaml"
 LONGEST = 3.0  # seconds of a sentence
 MELS = LogMelSettings(bins=80, normalise="mean")  # of sentences
 HEARD = 50  # recordings whose mean log-mels the attacker knows
-MODELS = ("first", "last")
-NO_DROPOUT = ("model.dropout=0",)
 ONE, FOUR = ("audit.utterances=1",), ("audit.utterances=4",)
-PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
-LOCAL = (*PRIVATE, "privacy={kind: local, epsilon: 8, delta: 1e-5, clip: {norm: 1.0}}")
+NONE, DROPOUT = DEFENCES["none"], DEFENCES["dropout 0.2"]
 WORDS = (
     "data.options={train: [manifest.tsv], label_column: keyword, text_column: null, seconds_column: seconds, "
     "split_column: official_split}",
@@ -60,19 +60,18 @@ SENTENCES = (
 ENCODER = "algorithm={kind: fedavg, client: {lr: 0.01, batch: 8, clip: 1}, pretrain: {steps: 0}}"
 ADAPTERS = "algorithm={kind: fedlora, lora: {rank: 16, alpha: 32}, client: {lr: 0.001, batch: 8}, pretrain: {steps: 0}}"
 ARMS = {
-    "keywords, CRNN: one clip": (*NO_DROPOUT, *ONE),
-    "keywords, CRNN: four clips": (*NO_DROPOUT, *FOUR),
-    "keywords, CRNN: one clip, dropout 0.2": ("model.dropout=0.2", *ONE),
-    "keywords, CRNN: one clip, top 5 % in 8 bits": (
-        *NO_DROPOUT, *ONE, "upload={kind: topk, share: 0.05, values: int8}",
-    ),
-    "keywords, CRNN: one clip, epsilon 8, local": (*NO_DROPOUT, *ONE, *LOCAL),
+    "keywords, CRNN: one clip": (*NONE, *ONE),
+    "keywords, CRNN: four clips": (*NONE, *FOUR),
+    **{
+        f"keywords, CRNN: one clip, {defence}": (*DEFENCES[defence], *ONE)
+        for defence in ("dropout 0.2", "top 5 % in 8 bits", "epsilon 8, local")
+    },
     "real keywords, Whisper's encoder: one clip": (*WORDS, ENCODER, *ONE),
     "real keywords, Whisper's encoder: one clip, adapters alone": (*WORDS, ADAPTERS, *ONE),
-    "sentences, Conformer: one sentence": (*SENTENCES, *NO_DROPOUT, *ONE),
-    "sentences, Conformer: four sentences": (*SENTENCES, *NO_DROPOUT, *FOUR),
-    "sentences, Conformer: one sentence, dropout 0.2": (*SENTENCES, "model.dropout=0.2", *ONE),
-}  # fmt: skip
+    "sentences, Conformer: one sentence": (*SENTENCES, *NONE, *ONE),
+    "sentences, Conformer: four sentences": (*SENTENCES, *NONE, *FOUR),
+    "sentences, Conformer: one sentence, dropout 0.2": (*SENTENCES, *DROPOUT, *ONE),
+}
 
 
 def config(arm: str) -> str:
@@ -102,49 +101,46 @@ def sentences(folder: Path) -> Path:
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """The findings of a run's audit and, of sentences, what outside listeners make of the reconstructions."""
     audit = study.run(config(arm), overrides(arm, seed, chosen), place)["audit"]
-    found = {model: audit[model] for model in MODELS}
-    for model in MODELS if arm.startswith("sentences") else ():
-        found[model] = {**found[model], **listen(place, model)}
-    return {"seed": seed, **found}
+    heard = listen(place) if arm.startswith("sentences") else {}
+    return {"seed": seed, **{model: {**audit[model], **heard.get(model, {})} for model in MODELS}}
 
 
-def listen(place: Path, model: str) -> dict[str, float]:
-    """WER of Whisper tiny in percent and, with Resemblyzer, how often a voice is recognised, of true and made mels.
+def listen(place: Path) -> dict[str, dict[str, float]]:
+    """WER of Whisper tiny in percent and, with Resemblyzer, how often a voice is recognised, by model: true and made.
 
     A voice is recognised if no other speaker's recording, of those under attack, is as similar as the own speaker's.
     """
-    rows = {str(Path(row["path"])): row for row in speechocean.utterances(LONGEST)}
+    rows = {row["path"]: row for row in speechocean.utterances(LONGEST)}
     known = sorted(rows)[:: max(1, len(rows) // HEARD)]
-    silent = LogMelSettings(bins=MELS.bins, normalise="none")
-    usual = np.mean([log_mels(_read(path), silent).mean(0).numpy() for path in known], axis=0)
-    features = torch.load(place / "audit.pt", weights_only=True)[model]
-    found: dict[str, float] = {}
-    paths = [_row(name, rows) for name in features]
-    for kind in ("true", "made"):
-        waves = [outside.waveform(both[kind].numpy(), MELS, usual) for both in features.values()]
-        texts = [_plain(text) for text in outside.heard(waves)]
-        found[f"{kind} WER"] = 100 * float(jiwer.wer([_plain(rows[path]["transcript"]) for path in paths], texts))
-        try:
-            embedded = outside.voices(waves)
-        except ImportError:
-            continue
-        speakers = [rows[path]["speaker"] for path in paths]
-        others = outside.voices([_read(_other(path, rows)).numpy() for path in paths])
-        likeness = embedded @ others.T
-        own = np.array([[one == other for other in speakers] for one in speakers])
-        best = likeness.argmax(1)
-        found[f"{kind} voice"] = 100 * float(np.mean(own[np.arange(len(best)), best]))
-        found["chance of a voice"] = 100 * float(own.mean())
-    return found
+    whole = replace(MELS, normalise="none")
+    usual = np.mean([log_mels(_read(path), whole).mean(0).numpy() for path in known], axis=0)
+    features = torch.load(place / "audit.pt", weights_only=True)
+    true = _heard({path: both["true"] for path, both in features[MODELS[0]].items()}, rows, usual, "true")
+    return {
+        model: true | _heard({path: both["made"] for path, both in features[model].items()}, rows, usual, "made")
+        for model in MODELS
+    }
+
+
+def _heard(mels: dict[str, torch.Tensor], rows: dict[str, Any], usual: np.ndarray, kind: str) -> dict[str, float]:
+    """What outside listeners make of log-mels, by the paths of their recordings, which are the utterances' names."""
+    waves = [outside.waveform(one.numpy(), MELS, usual) for one in mels.values()]
+    texts = [_plain(text) for text in outside.heard(waves)]
+    found = {f"{kind} WER": 100 * float(jiwer.wer([_plain(rows[path]["transcript"]) for path in mels], texts))}
+    try:
+        embedded = outside.voices(waves)
+    except ImportError:
+        return found
+    speakers = [rows[path]["speaker"] for path in mels]
+    others = outside.voices([_read(_other(path, rows)).numpy() for path in mels])
+    own = np.array([[one == other for other in speakers] for one in speakers])
+    best = (embedded @ others.T).argmax(1)
+    right = 100 * float(np.mean(own[np.arange(len(best)), best]))
+    return {**found, f"{kind} voice": right, "chance of a voice": 100 * float(own.mean())}
 
 
 def _plain(text: str) -> str:
     return " ".join("".join(letter if letter.isalpha() or letter == "'" else " " for letter in text.lower()).split())
-
-
-def _row(name: str, rows: dict[str, Any]) -> str:
-    """The path of an utterance of the manifest, by its name."""
-    return next(path for path in rows if Path(path).stem in name or name in path)
 
 
 def _other(path: str, rows: dict[str, Any]) -> str:

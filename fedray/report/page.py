@@ -225,7 +225,7 @@ def _standard(comparison: Comparison) -> list[Figure]:
         found.append(Personal(comparison.metric))
     if any(run.audit is not None for run in comparison.runs):
         found.append(Audits())
-    if any(inversions.first([run]) for run in comparison.runs):
+    if any(map(inversions.there, comparison.runs)):
         found.append(Inversions())
     if "time/round_s" in has:
         found.append(Phases())

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedray.core.privacy.likeness import MODELS
 from fedray.report.groups import Group
 from fedray.report.recorded import Run
 
@@ -42,8 +43,7 @@ def spent(groups: Sequence[Group]) -> list[Row]:
 
 def audits(groups: Sequence[Group]) -> list[Row]:
     """A row for each run with an audit of who took part."""
-    others = ("updates", "inversion")
-    return [_audit(group, run) for group, run in _audited(groups) if part(run, "audit").get("kind") not in others]
+    return [_audit(group, run) for group, run in _audited(groups) if "inside" in part(run, "audit")]
 
 
 def updates(groups: Sequence[Group]) -> list[Row]:
@@ -62,7 +62,7 @@ def inversions(groups: Sequence[Group]) -> list[Row]:
         _inverted(group, run, model)
         for group, run in _audited(groups)
         if part(run, "audit").get("kind") == "inversion"
-        for model in ("first", "last")
+        for model in MODELS
     ]
 
 

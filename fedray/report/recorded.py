@@ -175,7 +175,7 @@ class Run:
     def audit(self) -> pa.Table | None:
         """A row per candidate of the audit: client, inside (0 or 1), score. None without candidates."""
         found = (self.results or {}).get("audit")
-        if isinstance(found, dict) and found.get("kind") in ("updates", "inversion"):
+        if isinstance(found, dict) and "inside" not in found:
             return None
         return self._table("audit.tsv", lambda file: read_csv(file, None, *TSV), "client", "inside", "score")
 

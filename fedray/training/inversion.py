@@ -104,14 +104,18 @@ class Match:
         self.flat.model.eval()  # dropout's masks are unknown
         for norm in batch_norms(self.flat.model).values():
             norm.train()
-        self.wanted = -torch.from_numpy(update[: task.layout.trainable].copy()).to(device)
-        parts = torch.split(self.wanted, list(task.layout.tensors))
-        least = ROUNDING * max(float(part.norm()) for part in parts)
-        for part in parts:
-            if part.norm() <= least:  # such as the bias of attention's keys, which changes nothing
+        self.sizes = list(task.layout.tensors)
+        self.wanted = -torch.from_numpy(update[: task.layout.trainable].copy()).to(device)  # each tensor of length 1
+        parts = torch.split(self.wanted, self.sizes)
+        lengths_of = [float(part.norm()) for part in parts]
+        self.told = 0  # tensors of which something was sent
+        for part, length in zip(parts, lengths_of, strict=True):
+            if length > ROUNDING * max(lengths_of):
+                part /= length
+                self.told += 1
+            else:  # such as the bias of attention's keys, which changes nothing
                 part.zero_()
         self.sent = self.wanted != 0  # a sparse update says nothing of the others
-        self.told = sum(bool(part.any()) for part in parts)  # tensors of which something was sent
         frames = torch.arange(int(lengths.max()), device=device)
         self.frames = (frames < self.lengths[:, None])[..., None]
 
@@ -137,13 +141,11 @@ class Match:
 
     def _cosines(self, g: Tensor) -> tuple[float, Tensor]:
         """The mean cosine of gradient and update over the tensors, and its derivative by the gradient."""
-        sizes = list(self.task.layout.tensors)
         total, v = 0.0, torch.zeros_like(g)
-        for own, wanted, slope in zip(*(torch.split(one, sizes) for one in (g, self.wanted, v)), strict=True):
-            lengths = float(own.norm()), float(wanted.norm())
-            if min(lengths) > 0:
-                cosine = float(torch.dot(own, wanted)) / (lengths[0] * lengths[1])
-                slope.copy_((wanted / lengths[1] - cosine * own / lengths[0]) / lengths[0])
+        for own, wanted, slope in zip(*(torch.split(one, self.sizes) for one in (g, self.wanted, v)), strict=True):
+            if (length := float(own.norm())) > 0:  # 0 where nothing was sent, too
+                cosine = float(torch.dot(own, wanted)) / length
+                slope.copy_((wanted - cosine * own / length) / length)
                 total += cosine
         if not self.told or not v.any():
             raise RuntimeError("no update was sent, or no frame has an influence on it")

@@ -100,7 +100,7 @@ def test_numbers_that_a_sparse_update_leaves_out_say_nothing(start: Start) -> No
         Match(task, params, np.zeros_like(delta), batch.lengths, targets, "cpu").value_and_gradient(batch.features)
 
 
-def test_padding_stays_silent(start: Start, tmp_path: Path) -> None:
+def test_padding_stays_silent(start: Start) -> None:
     task, params, _ = start
     delta, batch, targets = update(start, [0, 1, 2])
     found = invert(task, params, delta, batch.lengths, targets, "cpu", 2, 0.1)

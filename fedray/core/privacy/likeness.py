@@ -14,6 +14,7 @@ from fedray.core.seeds import numpy_generator
 
 Features = npt.NDArray[np.float32]  # [frames, bins]
 Row = dict[str, Any]
+MODELS = ("first", "last")  # of a run: from which clients train for the audit
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from fedray.core.privacy.audits import Inversion
 from fedray.core.privacy.likeness import Reconstruction
 from fedray.core.seeds import numpy_generator, seed_all
 from fedray.core.types import Broadcast
-from fedray.engine.actors.serial import StatesInMemory
 from fedray.engine.jobs.job import Job, Workplace
 from fedray.engine.lane.lane import Failure
-from fedray.engine.lane.observing import HalfOf, Released, trained
+from fedray.engine.lane.observing import PartOf, Released, apart, trained
 from fedray.runs.client_states import Written
 
 
@@ -35,10 +34,8 @@ class Invert(Job[tuple[list[tuple[str, Reconstruction]], list[Failure]]]):
         received, search = workplace.receive(last, self.model.round), (self.settings.steps, self.settings.rate)
         for place, (client, written) in enumerate(self.clients):
             workplace.progress(place, len(self.clients), "inverting updates")
-            states = StatesInMemory()
-            states.restore({}, program.states)
             data = self._some(client, program.data.load(client), program.seed)
-            alone = replace(program, states=states, data=cast(Any, HalfOf(data)))
+            alone = replace(apart(program), data=cast(Any, PartOf(data)))
             sent, result = trained(replace(workplace, program=alone), (client, written), self.model, 0, last, before)
             failures += result.failures
             if sent is not None:

@@ -15,6 +15,7 @@ from fedray.core.seeds import numpy_generator
 from fedray.core.types import Broadcast, ObservedData, RunError, Vector
 from fedray.engine.actors.serial import StatesInMemory
 from fedray.engine.jobs.job import Job, Workplace
+from fedray.engine.jobs.work import Program
 from fedray.engine.lane.guard import Guard
 from fedray.engine.lane.lane import Failure, Lane, LaneResult
 from fedray.engine.lane.training import TrainLane
@@ -33,16 +34,16 @@ class Released:
 
 
 @dataclass(frozen=True)
-class HalfOf:
-    """Half of a client's data, in place of its data: what a lane asks a federation for."""
+class PartOf:
+    """A part of a client's data, in place of its data: what a lane asks a federation for."""
 
-    half: Any
+    part: Any
 
     def load(self, client: str) -> Any:
-        return self.half
+        return self.part
 
     def cost(self, client: str) -> float:
-        return float(len(self.half))
+        return float(len(self.part))
 
 
 @final
@@ -62,14 +63,12 @@ class Observe(Job[Found]):
         data = cast(ObservedData, workplace.program.data)
         found, failures, sketches = list[Observed](), list[Failure](), None
         for client, written in self.clients:
-            states = StatesInMemory()
-            states.restore({}, workplace.program.states)
-            program = replace(workplace.program, states=states)
+            program = apart(workplace.program)
             whole = replace(workplace, program=program)
             halves = [data.half(client, part) for part in (0, 1)]
             turns = [(whole, 0), (whole, 1)]
             if all(map(len, halves)):
-                parts = (replace(program, data=cast(Any, HalfOf(half))) for half in halves)
+                parts = (replace(program, data=cast(Any, PartOf(half))) for half in halves)
                 turns += [(replace(whole, program=part), model) for model, part in enumerate(parts)]
             seen, last_state = list[Sketch](), written
             for turn, (place, model) in enumerate(turns):
@@ -117,6 +116,13 @@ def observed(parts: Mapping[Any, Found]) -> tuple[dict[str, Observed], list[Fail
     everybody = {one.client: one for found, _, _ in parts.values() for one in found}
     failures = [failure for _, failed, _ in parts.values() for failure in failed]
     return everybody, failures, next((layout for _, _, layout in parts.values() if layout is not None), None)
+
+
+def apart(program: Program) -> Program:
+    """The program with new states in memory beside those on the disk, to which none is written."""
+    states = StatesInMemory()
+    states.restore({}, program.states)
+    return replace(program, states=states)
 
 
 def trained(

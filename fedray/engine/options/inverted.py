@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from fedray.core.privacy.audits import Inversion, drawn
-from fedray.core.privacy.likeness import Reconstruction, findings
+from fedray.core.privacy.likeness import MODELS, Reconstruction, findings
 from fedray.core.types import RunError
 from fedray.engine.lane.inverting import Invert
 from fedray.engine.options.audits import TABLE
-from fedray.engine.options.observed import ended, pieces, released
+from fedray.engine.options.observed import began, ended, pieces, released
 from fedray.engine.options.private import PrivateRounds
 from fedray.engine.round.option import Option
 from fedray.engine.round.rounds import Rounds
 from fedray.runs.folder import Progress, RunFolder
-from fedray.storage.serialize import save_tensors
+from fedray.storage.serialize import save
 
 FEATURES = "audit.pt"
-MODELS = ("first", "last")  # from which clients train
 
 
 class Inverting(Option):
@@ -38,15 +33,14 @@ class Inverting(Option):
     def results(self, progress: Progress, folder: RunFolder) -> Mapping[str, Any]:
         """The section `audit`. Writes audit.tsv with a row for each utterance, and audit.pt with the features."""
         self.rounds.note("phase", {"text": "audit"})
-        began = replace(progress, state=folder.load(0).state, round=0, private={}, clients={})
         sections, table, features = dict[str, Any](), list[dict[str, Any]](), dict[str, Any]()
-        for model, one in zip(MODELS, (began, ended(progress)), strict=True):
+        for model, one in zip(MODELS, (began(progress, folder), ended(progress)), strict=True):
             found = self._reconstructed(one)
             sections[model], rows = findings(found)
             table += [{"model": model, **row} for row in rows]
             features[model] = {each.utterance: {"true": each.true, "made": each.made} for _, each in found}
         folder.write_table(TABLE, table)
-        folder.export(FEATURES, lambda path: save_features(features, path))
+        folder.export(FEATURES, lambda path: save(features, path))
         return {"audit": {"kind": "inversion", "clients": self.settings.clients, **sections}}
 
     def _reconstructed(self, start: Progress) -> list[tuple[str, Reconstruction]]:
@@ -69,12 +63,3 @@ class Inverting(Option):
         if len(found) < 2:
             raise RunError("audit: fewer than two utterances were reconstructed, and none can be compared with others")
         return found
-
-
-def save_features(features: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Write what `torch.load(path, weights_only=True)` reads: model -> utterance -> "true" and "made" features."""
-    tensors = {
-        model: {name: {kind: torch.tensor(one) for kind, one in both.items()} for name, both in utterances.items()}
-        for model, utterances in features.items()
-    }
-    save_tensors(tensors, path)

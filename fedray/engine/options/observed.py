@@ -41,12 +41,11 @@ class Observing(Option):
         """The section `audit`. Writes audit.tsv with a row for each client and attribute."""
         rounds, settings = self.rounds, self.settings
         rounds.note("phase", {"text": "audit"})
-        began = replace(progress, state=folder.load(0).state, round=0, private={})
-        last = ended(progress)
+        first, last = began(progress, folder), ended(progress)
 
         def work() -> tuple[dict[str, Any], list[Row]]:
-            posted = [self._put(one) for one in (began, last)]
-            parts = rounds.pool.run(self._jobs(progress, (began, last), posted))
+            posted = [self._put(one) for one in (first, last)]
+            parts = rounds.pool.run(self._jobs(progress, (first, last), posted))
             everybody, failures, layout = observed(parts)
             rounds.check(failures, len(self.candidates))
             if layout is None:
@@ -54,7 +53,7 @@ class Observing(Option):
             there = [name for name in self.candidates if name in everybody]
             sides = [[everybody[name] for name in there if self.candidates[name] is side] for side in (False, True)]
             inputs = tuple(rounds.pool.put(value) for value in (*sides, layout))
-            sums = Sums(settings.sum, (self._central(began, posted[0]), self._central(last, posted[1])))
+            sums = Sums(settings.sum, (self._central(first, posted[0]), self._central(last, posted[1])))
             return rounds.pool.run({0: Infer(sums, rounds.program.seed, tuple(settings.attributes), inputs=inputs)})[0]
 
         found, rows = rounds.again(work)
@@ -78,6 +77,11 @@ class Observing(Option):
         if self.private is None or isinstance(self.private.mechanism.settings, Local | Skellam):
             return 0.0
         return self.private.noise(progress, posted.broadcast)
+
+
+def began(progress: Progress, folder: RunFolder) -> Progress:
+    """The progress before the first round, when no client had a state."""
+    return replace(progress, state=folder.load(0).state, round=0, private={}, clients={})
 
 
 def ended(progress: Progress) -> Progress:

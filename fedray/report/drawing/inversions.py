@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure as Canvas
 
-from fedray.core.privacy.likeness import correlation
+from fedray.core.privacy.likeness import MODELS, Features, correlation
 from fedray.report import canvas
 from fedray.report.canvas import WIDTH
 from fedray.report.comparison import Comparison
 from fedray.report.figures import Inversions
+from fedray.report.privacy import part
 from fedray.report.recorded import Run
+from fedray.storage.serialize import loads
 
 FILE, SHOWN = "audit.pt", 4
 ROW, TOP = 1.7, 0.5  # inches
+Pairs = Mapping[str, Mapping[str, Features]]  # utterance -> "true" and "made" log-mels
 
 
 def inversions(figure: Inversions, comparison: Comparison) -> Canvas:
@@ -50,18 +51,19 @@ def inversions(figure: Inversions, comparison: Comparison) -> Canvas:
     return drawn
 
 
-def first(runs: Any) -> Mapping[str, Mapping[str, np.ndarray]]:
-    """The reconstructions of the first run that has any: utterance -> "true" and "made"; {}: none has."""
-    return next((pairs for run in runs if (pairs := _pairs(run))), {})
+def there(run: Run) -> bool:
+    """Whether a run has reconstructions, without a look into the file."""
+    return part(run, "audit").get("kind") == "inversion" and run.folder.exists(FILE)
 
 
-def _pairs(run: Run) -> dict[str, dict[str, np.ndarray]]:
-    section = (run.results or {}).get("audit")
-    if not isinstance(section, dict) or section.get("kind") != "inversion" or not run.folder.exists(FILE):
-        return {}
+def first(runs: Sequence[Run]) -> Pairs:
+    """The reconstructions of the first run that has any; {}: none has."""
+    return next((_pairs(run) for run in runs if there(run)), {})
+
+
+def _pairs(run: Run) -> Pairs:
     try:
-        loaded = torch.load(io.BytesIO(run.folder.storage.read(FILE)), weights_only=True)
-        return {name: {kind: both[kind].numpy() for kind in ("true", "made")} for name, both in loaded["first"].items()}
-    except Exception as error:  # torch.load raises many kinds
+        return cast(Pairs, loads(run.folder.storage.read(FILE), FILE)[MODELS[0]])
+    except (ValueError, KeyError) as error:
         shown = run.folder.storage.shown(FILE)
         raise ValueError(f"{shown}: is damaged ({error}): remove it to continue without it") from error
