@@ -33,7 +33,9 @@ def run(assignment: Assignment) -> dict[str, Any]:
     try:
         return driver.run()
     finally:
-        torch.use_deterministic_algorithms(deterministic)
+        # A signal may have ended the import with which torch begins this call: then nothing is set, and it fails again.
+        if torch.are_deterministic_algorithms_enabled() != deterministic:
+            torch.use_deterministic_algorithms(deterministic)
         with Display.for_terminal() as display:
             for event in driver.events(0, 0.0):
                 display.show(event)
