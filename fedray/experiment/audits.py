@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedray.algorithms import ALGORITHMS
+from fedray.core.algorithm import Algorithm
 from fedray.core.attackers import Attack
 from fedray.core.parallel import Parallel
 from fedray.core.privacy.audits import Audit, Canaries, Directions, Inversion, NoAudit, Speakers, Updates, parted
@@ -31,6 +32,12 @@ def check_audit(config: Config) -> None:
     if algorithm.central or not algorithm.sends_updates:
         why = "trains in one place" if algorithm.central else "trains no shared model"
         raise ValueError(f"algorithm.kind {kind} {why}, so an audit has no clients to guess: remove audit")
+    hook = "reconstruct" if isinstance(audit, Inversion) else "losses" if isinstance(audit, Canaries | Speakers) else ""
+    if hook and getattr(algorithm, hook) is getattr(Algorithm, hook):
+        raise ValueError(
+            f"audit calls the hook `{hook}`, which algorithm.kind {kind} does not define: define it, derive the "
+            "algorithm from TaskAlgorithm of fedray.algorithms.base, or remove audit"
+        )
     if isinstance(audit, Directions):
         if not isinstance(config.privacy, Private):
             raise ValueError(

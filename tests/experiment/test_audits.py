@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 import fedray
+from fedray.algorithms import ALGORITHMS
 from fedray.config.source import ConfigError
+from fedray.core.algorithm import Algorithm
 from fedray.experiment import check_setup, load, read_federation
 from fedray.runs.folder import RunFolder
 from tests import keywords
@@ -46,6 +48,15 @@ def test_an_audit_that_makes_no_sense_is_refused(config: str, overrides: list[st
     with pytest.raises(ConfigError) as error:
         check_setup(*load(config, overrides))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(("kind", "hook"), [("speakers", "losses"), ("inversion", "reconstruct")])
+def test_an_audit_is_refused_if_the_algorithm_lacks_its_hook(
+    kind: str, hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ALGORITHMS["fedavg"], hook, getattr(Algorithm, hook))
+    with pytest.raises(ConfigError, match=f"hook `{hook}`, which algorithm.kind fedavg does not define"):
+        check_setup(*load("fedavg/keywords", [f"audit.kind={kind}"]))
 
 
 def test_an_audit_by_directions_passes() -> None:
