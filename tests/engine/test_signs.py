@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fedray.engine.actors.actor import ClientActor
 from fedray.engine.actors.crew import Actor
 from fedray.engine.actors.hangs import Hangs
 from fedray.engine.actors.pool import Flight, Pool
@@ -29,6 +30,16 @@ def test_work_is_shown_once_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> No
     what = f"tokens of 2 texts, process {os.getpid()}"
     assert shown == [(3, 6, what), (4, 6, what), (5, 6, what), (6, 6, what)]
     assert alive == [100.0, 108.0, 116.0, 124.0]
+
+
+def test_an_actor_that_shows_progress_gives_signs_of_life() -> None:
+    said: list[object] = []
+    note = SimpleNamespace(remote=lambda kind, what: said.append(what["done"]))
+    actor: Any = SimpleNamespace(driver=SimpleNamespace(note=note), _alive=lambda: said.append("alive"))
+    report = ClientActor._progress(actor)
+    report(1, 500, "training the seed model")
+    report(2, 500, "training the seed model")  # too soon to tell
+    assert said == [1, "alive"]
 
 
 def test_an_actor_at_long_work_does_not_hang() -> None:
