@@ -28,6 +28,7 @@ from benchmarks import speechocean, study
 from benchmarks.rates import best_of, table, tune
 
 LONGEST = 5.0  # seconds of an utterance in the part `speech`
+TESTED = 52  # test speakers of `speech`; two in runs that compare rates on dev, as the test set takes long to score
 MASKS = {"time_masks": 0, "frequency_masks": 0}
 LONGER = 4  # times as many rounds for models from scratch, whose rounds are short
 STEPS = 500  # of the seed model of a pre-trained encoder, in the part `speech`
@@ -81,8 +82,10 @@ def sections(part: str, arm: str, rate: float) -> dict[str, Any]:
     return found
 
 
-def overrides(part: str, arm: str, rate: float, seed: int, rounds: int, runs: Path) -> tuple[str, list[str]]:
-    """The configuration of an arm, and its overrides."""
+def overrides(
+    part: str, arm: str, rate: float, seed: int, rounds: int, runs: Path, tested: int = TESTED
+) -> tuple[str, list[str]]:
+    """The configuration of an arm, and its overrides. `tested`: speakers of the test set of `speech`."""
     options = {"train": ["manifest.tsv"], "seconds_column": "seconds", "split_column": "official_split"}
     common = {"seed": seed, "data.seed": seed, "rounds": rounds, "evaluation.every": EVERY, "engine.lanes": 8}
     common["cohort.fraction"] = None
@@ -92,7 +95,7 @@ def overrides(part: str, arm: str, rate: float, seed: int, rounds: int, runs: Pa
         common |= shares | {"cohort.size": 4}
     else:
         config, options = "encoder", {**options, "text_column": "transcript", "lower_case": True}
-        root, shares = shortened(runs / "short"), {"data.test_share": None, "data.dev_share": 0.1}
+        root, shares = shortened(runs / f"short-{tested}", tested), {"data.test_share": None, "data.dev_share": 0.1}
         common |= shares | {"cohort.size": 10, "data.server.share": 0.33, "task.decode": {"search": "greedy"}}
     common |= {"data.root": str(root), "data.options": options} | sections(part, arm, rate)
     return f"configs/fedavg/{config}.yaml", study.overrides(common)
@@ -104,13 +107,13 @@ def seed_model(seed: int, chosen: argparse.Namespace) -> Path:
     A run makes it whose only round, of one client at the lowest rate, changes next to nothing.
     """
     folder = chosen.runs / "seed-models" / str(seed)
-    config, given = overrides("speech", FROZEN, RATES[0], seed, 1, chosen.runs)
+    config, given = overrides("speech", FROZEN, RATES[0], seed, 1, chosen.runs, tested=2)
     given += study.overrides({"algorithm.pretrain": PRETRAIN | {"steps": STEPS, "lr": 1e-2}, "cohort.size": 1})
     study.run(config, [*given, f"engine.actors={chosen.actors}"], folder)
     return folder / "model" / "model.pt"
 
 
-def shortened(folder: Path, speakers: int = 52) -> Path:
+def shortened(folder: Path, speakers: int) -> Path:
     """A folder with the utterances of speechocean up to `LONGEST`, and of so many test speakers."""
     rows = speechocean.utterances(LONGEST)
     tested = sorted({row["speaker"] for row in rows if row["official_split"] == "test"})[:speakers]
@@ -148,10 +151,11 @@ def watched() -> Iterator[dict[str, float]]:
 
 
 def train(
-    part: str, arm: str, rate: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace
-) -> dict[str, Any]:
+    part: str, arm: str, rate: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace,
+    tested: int = TESTED,
+) -> dict[str, Any]:  # fmt: skip
     """The results of a run."""
-    config, given = overrides(part, arm, rate, seed, rounds, chosen.runs)
+    config, given = overrides(part, arm, rate, seed, rounds, chosen.runs, tested)
     if part == "speech" and arm != SCRATCH:
         given += study.overrides({"model.init": str(seed_model(seed, chosen))})
     return study.run(config, [*given, f"engine.actors={chosen.actors}"], place)
@@ -167,7 +171,7 @@ def play(name: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: d
 
     def score(rate: float) -> float:
         trial = chosen.runs / "tuning" / f"{study.folder_name(name)}-{rate:g}"
-        return float(train(part, arm, rate, TUNING, TUNED, trial, chosen)["best"][f"dev/{metric}"])
+        return float(train(part, arm, rate, TUNING, TUNED, trial, chosen, tested=2)["best"][f"dev/{metric}"])
 
     at = RATES.index(FIRST[arm])
     tried = tuned[name] = tune(RATES, slice(at - 1, at + 2), score, best, tuned.get(name))
