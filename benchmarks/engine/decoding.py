@@ -201,7 +201,7 @@ an utterance, `generate` once for each hypothesis.
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 5])
     parser.add_argument("--tokens", type=int, nargs="+", default=[20, 200])
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     print(f"{what}: {shown}", flush=True)
     text = page(found, chosen)
     if not chosen.tiny:
-        study.write("decoding", text, {"seconds": found}, COMMAND, [0])
+        study.write("decoding", text, {"seconds": found}, study.command(parser, chosen), [0])
     print(text)
 
 
