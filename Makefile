@@ -88,7 +88,7 @@ study-fedstar: $(BIN)/.demo  ## FedSTAR and the supervised federation on keyword
 study-fedmlac: $(BIN)/.demo  ## FedMLAC and its baselines on keywords, three seeds (about an hour on two cores)
 	$(BIN)/python -m benchmarks.studies.fedmlac_keywords
 
-bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scaling (about 16 minutes on two idle cores)
+bench-engine: $(BIN)/.installed  ## the engine against bare torch, and its scaling (about 25 minutes on two idle cores)
 	$(BIN)/python -m benchmarks.engine.engine
 
 $(PEERS)/.installed: benchmarks/engine/peers.txt constraints.txt
