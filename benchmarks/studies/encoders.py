@@ -7,9 +7,9 @@ words, 12 speakers as clients, 6 for dev, 6 for test. Speech: English by Mandari
 seconds; a third of the training speakers are the server's, whose transcripts train the seed model: of a pre-trained
 encoder the CTC layer alone, as a whole encoder learns slowly behind a random layer. Each arm takes the rate that is
 best on dev after TUNED rounds of seed TUNING, of rates that are tried until the best has a worse neighbour on both
-sides. Models from scratch train for four times as many steps and rounds. Writes benchmarks/results/encoders.md and
-.json. The same command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the
-earlier page.
+sides or is at an end of RATES. Models from scratch train for four times as many steps and rounds. Writes
+benchmarks/results/encoders.md and .json. The same command resumes the study: it keeps finished runs, and takes runs
+whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from benchmarks import speechocean, study
 from benchmarks.rates import best_of, table, tune
 
 LONGEST = 5.0  # seconds of an utterance in the part `speech`
-TESTED = 52  # test speakers of `speech`; two in runs that compare rates on dev, as the test set takes long to score
+TESTED = 52  # test speakers of `speech`
+UNTESTED = 2  # test speakers of runs that compare rates on dev: a large test set takes long to score
 MASKS = {"time_masks": 0, "frequency_masks": 0}
-LONGER = 4  # times as many rounds for models from scratch, whose rounds are short
+LONGER = 4  # times as many rounds, and steps of the seed model, for models from scratch: theirs are short
 STEPS = 500  # of the seed model of a pre-trained encoder, in the part `speech`
 PRETRAIN = {"warmup": 20, "batch": 8, "clip": 1.0}
 EVERY = 5  # rounds; scoring takes as long as training
@@ -107,7 +108,7 @@ def seed_model(seed: int, chosen: argparse.Namespace) -> Path:
     A run makes it whose only round, of one client at the lowest rate, changes next to nothing.
     """
     folder = chosen.runs / "seed-models" / str(seed)
-    config, given = overrides("speech", FROZEN, RATES[0], seed, 1, chosen.runs, tested=2)
+    config, given = overrides("speech", FROZEN, RATES[0], seed, 1, chosen.runs, tested=UNTESTED)
     given += study.overrides({"algorithm.pretrain": PRETRAIN | {"steps": STEPS, "lr": 1e-2}, "cohort.size": 1})
     study.run(config, [*given, f"engine.actors={chosen.actors}"], folder)
     return folder / "model" / "model.pt"
@@ -171,7 +172,7 @@ def play(name: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: d
 
     def score(rate: float) -> float:
         trial = chosen.runs / "tuning" / f"{study.folder_name(name)}-{rate:g}"
-        return float(train(part, arm, rate, TUNING, TUNED, trial, chosen, tested=2)["best"][f"dev/{metric}"])
+        return float(train(part, arm, rate, TUNING, TUNED, trial, chosen, tested=UNTESTED)["best"][f"dev/{metric}"])
 
     at = RATES.index(FIRST[arm])
     tried = tuned[name] = tune(RATES, slice(at - 1, at + 2), score, best, tuned.get(name))

@@ -33,7 +33,7 @@ def run(assignment: Assignment) -> dict[str, Any]:
     try:
         return driver.run()
     finally:
-        # A signal may have ended the import with which torch begins this call: then nothing is set, and it fails again.
+        # torch imports a module before it sets the flag. A signal in that import leaves it broken: a second call fails.
         if torch.are_deterministic_algorithms_enabled() != deterministic:
             torch.use_deterministic_algorithms(deterministic)
         with Display.for_terminal() as display:

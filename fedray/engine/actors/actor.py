@@ -145,6 +145,6 @@ class ClientActor:
             if self.driver is not None and (now - last[0] > 0.5 or done == of):
                 last[0] = now
                 self.driver.note.remote("progress", {"done": done, "of": of, "what": what})
-                self._alive()  # a seed model of half an hour is one job
+                self._alive()  # one job may train a seed model for half an hour
 
         return report
