@@ -28,7 +28,7 @@ class Reconstruction:
     match: float
 
 
-Found = Sequence[tuple[str, Reconstruction]]  # of clients under attack, by name
+Found = list[tuple[str, Reconstruction]]  # of clients under attack, by name
 
 
 def correlation(one: Features, other: Features) -> float:

@@ -8,7 +8,7 @@ from typing import Any, cast, final
 import numpy as np
 
 from fedray.core.privacy.audits import Inversion
-from fedray.core.privacy.likeness import Reconstruction
+from fedray.core.privacy.likeness import Found
 from fedray.core.seeds import numpy_generator, seed_all
 from fedray.core.types import Broadcast
 from fedray.engine.jobs.job import Job, Workplace
@@ -19,18 +19,16 @@ from fedray.runs.client_states import Written
 
 @final
 @dataclass(frozen=True)
-class Invert(Job[tuple[list[tuple[str, Reconstruction]], list[Failure]]]):
+class Invert(Job[tuple[Found, list[Failure]]]):
     """Reconstructions of what clients train on, from the updates that they send. No state reaches the disk."""
 
     clients: tuple[tuple[str, Written | None], ...]
     model: Released
     settings: Inversion
 
-    def run(
-        self, workplace: Workplace, last: Broadcast, before: Broadcast | None
-    ) -> tuple[list[tuple[str, Reconstruction]], list[Failure]]:
+    def run(self, workplace: Workplace, last: Broadcast, before: Broadcast | None) -> tuple[Found, list[Failure]]:
         """`before`: the broadcast of round 0, if clients prepare."""
-        found, failures, program = list[tuple[str, Reconstruction]](), list[Failure](), workplace.program
+        found, failures, program = Found(), list[Failure](), workplace.program
         received, search = workplace.receive(last, self.model.round), (self.settings.steps, self.settings.rate)
         for place, (client, written) in enumerate(self.clients):
             workplace.progress(place, len(self.clients), "inverting updates")

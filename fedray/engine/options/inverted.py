@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedray.core.privacy.audits import Inversion, drawn
-from fedray.core.privacy.likeness import MODELS, Reconstruction, findings
+from fedray.core.privacy.likeness import MODELS, Found, findings
 from fedray.core.types import RunError
 from fedray.engine.lane.inverting import Invert
 from fedray.engine.options.audits import TABLE
@@ -43,7 +43,7 @@ class Inverting(Option):
         folder.export(FEATURES, lambda path: save(features, path))
         return {"audit": {"kind": "inversion", "clients": self.settings.clients, **sections}}
 
-    def _reconstructed(self, start: Progress) -> list[tuple[str, Reconstruction]]:
+    def _reconstructed(self, start: Progress) -> Found:
         """What the attacker makes of the updates of clients that train from this model, with these states."""
         rounds = self.rounds
         names = drawn(rounds.program.data.client_ids(), self.settings, rounds.program.seed)
