@@ -118,8 +118,8 @@ def test_quick_ends_with_the_ratio(
 
 @pytest.mark.nightly
 def test_what_travels_runs_on_actors(cluster: None, bench: Any) -> None:
-    wide = bench.fedray(replace(bench.sizes.workload("wide"), width=8, hidden=8), rounds=3)
-    assert len(wide.seconds) == 2 and min(wide.seconds) > 0 and [row["clients/ok"] for row in wide.rows] == [2, 2, 2]
+    own = bench.fedray(replace(bench.sizes.workload("own"), width=8, hidden=8), rounds=3)
+    assert len(own.seconds) == 2 and min(own.seconds) > 0 and [row["clients/ok"] for row in own.rows] == [2, 2, 2]
     toy = bench.toy(10**6, 16, parameters=1000, rounds=3, period=0.05)
     assert [row["clients/ok"] for row in toy.rows] == [16, 16, 16] and toy.start_s > 0
     assert toy.rows[-1]["engine/driver_bytes"] == 8 * 4 * 10 * (

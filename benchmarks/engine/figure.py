@@ -117,7 +117,7 @@ def driver(axes: Axes, numbers: Numbers) -> None:
     axes.set_xticks(cohorts)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.minorticks_off()
-    axes.set_xlabel(f"clients a round, in {found['lanes']} lanes")
+    axes.set_xlabel("clients a round")
     axes.set_ylabel("MB a round")
     axes.set_title("Parameters through the driver")
     axes.set_ylim(top=20 * axes.get_ylim()[1])  # room for the legend

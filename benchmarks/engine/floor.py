@@ -1,6 +1,6 @@
 """The floor: a workload's gradient steps and its average in bare torch and SpeechBrain, one thread a process.
 
-    python -m benchmarks.engine.floor [base | lite | wide | mutual | conformer | crdnn] [rounds]
+    python -m benchmarks.engine.floor [base | lite | wide | own | mutual | conformer | crdnn] [rounds]
 
 Prints the seconds of each round as JSON. Imports neither fedray nor Ray.
 """

@@ -127,7 +127,7 @@ def play(given: Assignment, written: Callable[[psutil.Process], Json]) -> list[J
         ray.get(finished)  # raises the error of a failed run
         return samples
     finally:
-        ray.kill(driver)
+        session.end(driver, given.folder)
 
 
 def on_disk(process: psutil.Process) -> Json:

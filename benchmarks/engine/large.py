@@ -1,6 +1,6 @@
 """Clients of larger models against their floor: a CRNN of 2.6M parameters, a Conformer of 12M, Whisper tiny with 38M.
 
-    python -m benchmarks.engine.large [--models wide conformer whisper] [--turns 9]
+    python -m benchmarks.engine.large [--models own conformer whisper] [--turns 9]
 
 Whisper needs FEDRAY_SPEECH, the folder that holds whisper-tiny.en/. A client trains in fedray's lane (its data loaded,
 the broadcast loaded, its steps, difference, checks, sum), and the same number of steps runs in bare torch, SpeechBrain
@@ -29,7 +29,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks import study
 from benchmarks.engine import lane_profile, runs, stores, workloads
-from benchmarks.engine.toys import Wide
+from benchmarks.engine.toys import Own
 from benchmarks.engine.workloads import KEYWORDS, POOL, LargeConformer, Workload
 from fedray import experiment
 from fedray.data.features.dataset import Utterances, collate
@@ -40,7 +40,7 @@ from fedray.runs.client_states import ClientStore
 from fedray.training.task import targets_at
 
 COMMAND = "python -m benchmarks.engine.large"
-MODELS_MEASURED = ("wide", "conformer", "whisper")
+MODELS_MEASURED = ("own", "conformer", "whisper")
 CLIENTS = 3  # of a lane
 BATCH, UTTERANCES, WINDOW = 6, 10, 6.0  # of Whisper's clients; the window in seconds
 CONFORMER = LargeConformer("Conformer", "conformer", 40, 100, 28, 12, epochs=1, lr=0.01)
@@ -83,7 +83,7 @@ def in_torch(model: nn.Module, train: Callable[[nn.Module, int], float]) -> Call
 
 def of_workload(workload: Workload, folder: Path) -> Sides:
     clips = stores.write(folder, workload)
-    with mock.patch.dict(MODELS, wide=Wide):
+    with mock.patch.dict(MODELS, own=Own):
         _, program = runs.build(folder, clips, workload, 1, 1)
 
     def train(model: nn.Module, client: int) -> float:
@@ -182,7 +182,7 @@ def measure(sides: Sides, turns: int) -> dict[str, Any]:
 def all_sides(name: str, folder: Path) -> Sides:
     if name == "whisper":
         return of_whisper(folder)
-    return of_workload(KEYWORDS["wide"] if name == "wide" else CONFORMER, folder)
+    return of_workload(KEYWORDS["own"] if name == "own" else CONFORMER, folder)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -207,9 +207,9 @@ def size(found: Numbers) -> str:
         rows.append(row)
     return f"""## Model size
 
-The toy in {found["lanes"]} lanes: a client loads the broadcast into a model and returns the difference, which is
-checked and folded, without a step of training. The bytes are the parameters that pass through the driver in a round;
-they grow with the lanes, not with the cohort. A further client is the time that one more client adds to a round, on all
+The toy: a client loads the broadcast into a model and returns the difference, which is checked and folded, without a
+step of training. The bytes are the parameters that pass through the driver in a round: a sum for each lane if sums are
+below 1 MB, else one sum for all lanes. A further client is the time that one more client adds to a round, on all
 cores together.
 
 {study.table(rows)}

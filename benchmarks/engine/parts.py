@@ -44,7 +44,7 @@ class Sizes:
     pairs: int = 5  # of a run of the floor and one of fedray
     rounds: int = 6  # of each; the first does not count
     clients: int = 4000
-    cohort: int = 100  # (the wide model: 40 %)
+    cohort: int = 100  # (of the larger models: 40 %)
     scored: int = 2000  # clips of the development set, where the phases are measured
     lanes: int = 20  # that are profiled
     populations: tuple[int, ...] = (1_000, 10_000, 100_000, 1_000_000)
@@ -107,7 +107,7 @@ def _pairs(bench: Bench, model: str, side_by_side: bool) -> dict[str, Any]:
         seconds["one core"] += [run[1:] for run in bare.measure(workload, rounds)]
         seconds["fedray"].append(bench.fedray(workload, rounds).seconds)
         if side_by_side:
-            parts = bare.measure(replace(workload, lean=model != "wide"), rounds, cores)  # fedray has no wide model
+            parts = bare.measure(replace(workload, lean=not workload.own), rounds, cores)
             seconds.setdefault(BARE, []).append(list(chain.from_iterable(run[1:] for run in parts)))
         shown = "  ".join(f"{name} {median(runs[-1]):.3f}" for name, runs in seconds.items())
         bench.say(f"{workload.title}, pair {pair + 1} of {bench.sizes.pairs}: seconds a round: {shown}")
@@ -215,7 +215,7 @@ def size(bench: Bench) -> dict[str, Any]:
             bench.say(
                 f"{parameters:,} parameters, cohort {count}: {1000 * seconds:.1f} ms a round, {through / 1e6:.2f} MB"
             )
-    return {"lanes": EngineSettings().lane_count(min(sizes.toy_cohorts)), "rounds": sizes.size_rounds, "runs": found}
+    return {"rounds": sizes.size_rounds, "runs": found}
 
 
 def speakers(bench: Bench) -> dict[str, Any]:

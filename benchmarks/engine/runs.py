@@ -18,7 +18,7 @@ import yaml
 
 from benchmarks.engine import networks, toys
 from benchmarks.engine.stores import configuration, federation
-from benchmarks.engine.toys import Wide
+from benchmarks.engine.toys import Own
 from benchmarks.engine.workloads import Workload
 from fedray import experiment
 from fedray.config.schema import plain
@@ -46,7 +46,7 @@ def assignment(
     folder: Path, clips: Utterances, workload: Workload, rounds: int, actors: int, scored: int = 0
 ) -> Assignment:
     """The workload as a run in `folder`: the assignment of a driver, without a corpus on disk."""
-    with mock.patch.dict(MODELS, wide=Wide):
+    with mock.patch.dict(MODELS, own=Own):
         config, program = build(folder, clips, workload, rounds, actors, scored)
         texts = {"config.yaml": yaml.safe_dump(plain(config), sort_keys=False)}
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
@@ -146,6 +146,6 @@ def play(given: Assignment, period: float | None = None) -> Played:
                         memories += [sum(watch.sample().values())] if watch else []
             ray.get(finished)  # raises the error of a failed run
         finally:
-            ray.kill(driver)
+            session.end(driver, given.folder)
     seconds = [after - before for before, after in pairwise(ends)]
     return Played(seconds, ends[0] - started - rows[0]["time/round_s"], rows, watch.peak() if watch else {}, memories)

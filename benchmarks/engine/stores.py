@@ -17,8 +17,8 @@ from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import Manifest
 
 LABELS = [f"{i:02d}" for i in range(CLASSES)]
-# Width, hidden and bidirectional of fedray's models; `wide` stands for every other shape.
-OURS = {(64, 128, True): "base", (32, 64, False): "lite"}
+# Width, hidden and bidirectional of fedray's models; a user's network stands for every other shape.
+OURS = {(64, 128, True): "base", (32, 64, False): "lite", (256, 512, True): "wide"}
 FIRST = 0x4E00  # token 1 as a character: the next tokens follow in the order of code points, as fedray numbers them
 
 
@@ -84,9 +84,9 @@ def _recognition(workload: Recognition) -> dict[str, Any]:
 def _keywords(whole: Keywords, client: dict[str, Any]) -> dict[str, Any]:
     workload = whole.shared()
     shape = (workload.width, workload.hidden, workload.bidirectional)
-    wide = {"kind": "wide", "width": workload.width, "hidden": workload.hidden, "bidirectional": workload.bidirectional}
+    own = {"kind": "own", "width": workload.width, "hidden": workload.hidden, "bidirectional": workload.bidirectional}
     personal = OURS.get((whole.width, whole.hidden, whole.bidirectional))
     return {
         "task": {"kind": "classification", "classes": LABELS},
-        "model": {"kind": "crnn", "size": OURS[shape]} if shape in OURS else wide,
+        "model": {"kind": "crnn", "size": OURS[shape]} if shape in OURS and not whole.own else own,
     } | ({"algorithm": {"kind": "fedmlac", "sizes": [personal], "client": client}} if whole.mutual else {})

@@ -29,19 +29,19 @@ LAYERS = 10  # of the toy's model
 
 
 @dataclass(frozen=True)
-class WideSettings:
+class OwnSettings:
     width: int = 256
     hidden: int = 512
     bidirectional: bool = True
     init: str | None = None
 
 
-class Wide(CRNN):
+class Own(CRNN):
     """The workload's network at any width, as a user's model."""
 
-    Settings: ClassVar[type] = WideSettings
+    Settings: ClassVar[type] = OwnSettings
 
-    def __init__(self, settings: WideSettings, bins: int, classes: int) -> None:
+    def __init__(self, settings: OwnSettings, bins: int, classes: int) -> None:
         super().__init__(settings.width, settings.hidden, settings.bidirectional, bins, classes)
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

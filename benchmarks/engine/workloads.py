@@ -93,6 +93,7 @@ class Keywords:
     clients: int = 4000
     mutual: bool = False  # FedMLAC: the model stays with its client; a CRNN-Lite is averaged
     lean: bool = False  # with fedray's GRU: the difference to fedray is the engine
+    own: bool = False  # fedray too trains the network of torch's layers, as a user's own
     batch: int = 16
     epochs: int = 1
     lr: float = 0.01
@@ -236,6 +237,7 @@ KEYWORDS = {
     "base": Keywords("CRNN-Base", 64, 128, True),
     "lite": Keywords("CRNN-Lite", 32, 64, False),
     "wide": Keywords("CRNN, 2.6M", 256, 512, True, cohort=40, clips=8),
+    "own": Keywords("the same, torch's layers in fedray too", 256, 512, True, cohort=40, clips=8, own=True),
     "mutual": Keywords("FedMLAC, CRNN-Base and Lite", 64, 128, True, mutual=True),
 }
 RECOGNITION = {

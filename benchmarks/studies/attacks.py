@@ -1,6 +1,6 @@
 """Attacks against defences on embedded keywords: accuracy under attack, a backdoor's success, cost without attackers.
 
-    python -m benchmarks.studies.attacks [--arms '30 %' ...] [--seeds 0 1 2] [--rounds 60] [--actors 1] [--runs DIR]
+    python -m benchmarks.studies.attacks [--arms '30 %' ...] [--seeds 0 1 2] [--rounds 60] [--runs DIR]
 
 50 clients, ten a round (configs/attacks/keywords.yaml). An arm is a defence, and the strength of an attack by a share
 of the clients: "median, 30 %, noise 2". The strength with the lowest mean dev accuracy over seeds counts, for each
@@ -8,19 +8,23 @@ defence by itself, as an attacker who knows the defence would choose. Test accur
 backdoor's success is the share of test clips, of words other than its target, that its tone turns into the target.
 Writes benchmarks/results/attacks.md and .json, which have the attacks of which all strengths have run with the seeds of
 the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose folders are gone from
-the earlier page. About 45 seconds a run on one core.
+the earlier page. All rounds are stepped through in this process.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import fedray
 from benchmarks import study
+from fedray.experiment import RunState
+from fedray.storage.files import write_atomically
 
 CONFIG = "configs/attacks/keywords.yaml"
 MEAN = "mean"
@@ -68,14 +72,26 @@ ARMS = {arm_of(defence): "none" for defence in DEFENCES} | {
 
 
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> Run:
-    """The scores of a run's best round, and its right answers by speaker."""
+    """The scores of a run's best round, and its right answers by speaker. A finished run is read from `place`."""
+    file = place / "run.json"
+    if file.exists():
+        return dict(json.loads(file.read_text(encoding="utf-8")))
     overrides = [f"seed={seed}", f"data.seed={seed}", *DEFENCES[arm.partition(", ")[0]], f"attack={ARMS[arm]}"]
-    overrides += [f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
-    best = study.run(CONFIG, overrides, place)["best"]
-    scores = {"seed": seed, "dev": best["dev/accuracy"], "test": best["test/accuracy"], "round": best["round"]}
-    success = {"success": best["backdoor/accuracy"]} if "backdoor/accuracy" in best else {}
-    counts = study.right_by("speaker", study.predictions(place, "best"))
-    return scores | success | {"counts": study.packed(counts)}
+    bench = fedray.open(study.ROOT / CONFIG, [*overrides, f"rounds={chosen.rounds}"])
+    state, scored = bench.start(), list[tuple[float, RunState]]()
+    for _ in range(chosen.rounds):
+        state, row = bench.step(state)
+        if row.get("dev/accuracy") is not None:
+            scored.append((row["dev/accuracy"], state))
+    dev, best = max(scored, key=lambda one: one[0])
+    test = bench.evaluate(best, "test", final=True)
+    found = {"seed": seed, "dev": dev, "test": test.metrics["test/accuracy"], "round": best.round}
+    if BACKDOOR in bench.data.splits():
+        found["success"] = bench.evaluate(best, BACKDOOR).metrics["backdoor/accuracy"]
+    found["counts"] = study.packed(study.right_by("speaker", test.predictions))
+    place.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, lambda path: path.write_text(json.dumps(found), encoding="utf-8"))
+    return found
 
 
 def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str, Sequence[Run]]]:
@@ -126,7 +142,8 @@ def points(before: Sequence[Run], after: Sequence[Run]) -> str:
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-attacks", rounds=60)
+    parser = study.parser(__spec__.name, __doc__, "study-attacks")
+    parser.add_argument("--rounds", type=int, default=60)
     study.choose_arms(parser)
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, ARMS)

@@ -1,4 +1,4 @@
-"""The convolutional recurrent networks of FedMLAC, table 3.
+"""The convolutional recurrent networks of FedMLAC, table 3, and two larger ones.
 
 Convolutions over time are followed by a GRU, its mean over time and a linear layer.
 
@@ -36,6 +36,8 @@ SIZES = {
     "mid": Size((32, 32, 32), 64),
     "base": Size((64, 64), 128, True),
     "deep": Size((64, 128, 128), 128, True),  # the paper says 3 convolutions, 64 -> 128; which one widens is our choice
+    "wide": Size((256, 256), 512, True),  # [ours]: 2.6 million parameters
+    "large": Size((512, 512), 1024, True),  # [ours]: 10 million
 }
 
 
@@ -43,7 +45,7 @@ SIZES = {
 class CRNNSettings(Ranged):
     """The section `model` for kind `crnn`."""
 
-    size: str = one_of(SIZES, "base")  # base | lite | tiny | mid | deep
+    size: str = one_of(SIZES, "base")  # base | lite | tiny | mid | deep | wide | large
     dropout: Part = 0.1  # share of the convolutions' outputs that training drops
     init: str | None = None  # a file with initial weights: a state dict of the same model
 

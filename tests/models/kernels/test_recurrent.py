@@ -71,7 +71,7 @@ def test_dropout_is_between_the_layers() -> None:
     assert_near(recurrent(module.eval(), inputs, lengths), module(inputs)[0])
 
 
-@pytest.mark.parametrize("size", ["lite", "base"])
+@pytest.mark.parametrize("size", ["lite", "base", "wide"])
 def test_a_step_of_a_flat_model(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients of two batches add up in the flat gradient itself, and one step of SGD ends where nn.GRU's does."""
     torch.manual_seed(0)
