@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def ratios(axes: Axes, numbers: Numbers) -> None:
             bbox={"color": "white", "pad": 0.5, "alpha": 0.8},
         )
     axes.axhline(1.0, color="black", linewidth=0.8, zorder=0)  # behind the bars and their numbers
-    axes.set_xticks(range(len(models)), [found["title"] for found in models.values()])
+    axes.set_xticks(range(len(models)), [textwrap.fill(found["title"], 13) for found in models.values()], fontsize=7)
     axes.set_title("Seconds a round over the floor (1 = bare torch)")
     axes.set_ylim(0, 1.35 * axes.get_ylim()[1])
     axes.legend(frameon=False, fontsize=8, loc="upper left")
