@@ -77,6 +77,7 @@ def overrides(arm: str, setting: str, rate: float, seed: int, chosen: argparse.N
         given.append(one)
     if arm in PERSONAL:
         given += ["evaluation.personal_final=true", "evaluation.personal_predictions=true"]
+        given.append("evaluation.personal_final_utterances=40")  # of dev and test; a client holds out five
     return given
 
 

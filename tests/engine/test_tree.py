@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedray.core.sums import WeightedSum
-from fedray.engine.lane.tree import FAN_IN, Kept, Merge, Spot, Tree
+from fedray.engine.lane.tree import FAN_IN, LIGHT_BYTES, Kept, Merge, Spot, Tree, large
 
 SIZE = 50
 NODES = ("a", "b", "c")
@@ -128,3 +128,8 @@ def test_a_lost_node_costs_the_lanes_below_its_sums(seed: int) -> None:
     store.end(store.tree.missing())
     total, _ = store.sums[store.tree._sums[Spot(3, 0)].reference], None  # type: ignore[union-attr]
     assert expected is not None and vars(total)["total"].tobytes() == vars(expected)["total"].tobytes()
+
+
+def test_a_sum_of_more_than_a_megabyte_stays_in_the_object_store() -> None:
+    assert not large(int(LIGHT_BYTES) // 4)
+    assert large(int(LIGHT_BYTES) // 4 + 1)

@@ -50,15 +50,16 @@ def test_a_planted_attribute_is_found() -> None:
     assert all((row["score"] > 0) == (row["guess"] == row["value"]) for row in rows)
 
 
-def test_a_trait_of_one_small_layer_is_found() -> None:
+@pytest.mark.parametrize("models", [(0, 1), (0,), (1,)])
+def test_a_trait_of_one_small_layer_is_found(models: tuple[int, ...]) -> None:
     """A shift of three numbers among two thousand noisy ones is found where only a few layers are looked at."""
 
     def shifted(one: Observed, client: int) -> Observed:
         sketches = []
-        for sketch in one.whole:
+        for model, sketch in enumerate(one.whole):
             buckets = sketch.buckets.copy()
             start = len(buckets) - 10 + 3 * (client % 3)
-            buckets[start : start + 3] += 3
+            buckets[start : start + 3] += 3 * (model in models)
             sketches.append(Sketch(buckets, sketch.norms))
         return Observed(one.client, (sketches[0], sketches[1]), None)
 
@@ -88,6 +89,18 @@ def test_sums_hide_and_noise_hides() -> None:
     assert alone["auroc"] > summed["auroc"] + 0.1 and abs(noisy["auroc"] - 0.5) < 0.15
     again, _ = leaks(attribute=0.3, sums=Sums(20)).attribute("kind", kinds())
     assert again == summed
+
+
+def test_a_sum_of_three_adds_two_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(clients: int, count: int, generator: np.random.Generator) -> np.ndarray:
+        asked.append(count)
+        return companions(clients, count, generator)
+
+    monkeypatch.setattr("fedray.core.privacy.leaks.companions", counted)
+    leaks(sums=Sums(3), clients=12).attribute("kind", kinds(24))
+    assert set(asked) == {2}
 
 
 def test_a_sum_is_weighted_as_the_server_weighs() -> None:
