@@ -1,21 +1,22 @@
-"""Attacks against defences on embedded keywords: accuracy under attack, a backdoor's success, cost without attackers.
+"""Attacks against defences on embedded speech: scores under attack, a backdoor's success, cost without attackers.
 
-    python -m benchmarks.studies.attacks [--arms '30 %' ...] [--seeds 0 1 2] [--rounds 60] [--runs DIR]
+    python -m benchmarks.studies.attacks [--arms '30 %' ...] [--seeds 0 1 2] [--recogniser] [--runs DIR]
 
-50 clients, ten a round (configs/attacks/keywords.yaml). An arm is a defence, and the strength of an attack by a share
+50 clients with keywords, ten a round, 60 rounds (configs/attacks/keywords.yaml); with --recogniser 60 clients with
+sentences, ten a round, 30 rounds (recognition.yaml). An arm is a defence, and the strength of an attack by a share
 of the clients: "median, 30 %, noise 2". The strength with the lowest mean dev accuracy over seeds counts, for each
-defence by itself, as an attacker who knows the defence would choose. Test accuracy is that of the best round by dev. A
-backdoor's success is the share of test clips, of words other than its target, that its tone turns into the target.
-Writes benchmarks/results/attacks.md and .json, which have the attacks of which all strengths have run with the seeds of
-the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose folders are gone from
-the earlier page. All rounds are stepped through in this process.
+defence by itself, as an attacker who knows the defence would choose. Test scores are those of the best round by dev. A
+backdoor's success is the share of test utterances, other than its target, that its tone turns into the target. Writes
+benchmarks/results/attacks.md and .json (attacks_recogniser), which have the attacks of which all strengths have run
+with the seeds of the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose
+folders are gone from the earlier page. All rounds are stepped through in this process.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -24,14 +25,34 @@ from typing import Any
 import fedray
 from benchmarks import study
 from fedray.experiment import RunState
+from fedray.report.bootstrap import Counts
 from fedray.storage.files import write_atomically
 
-CONFIG = "configs/attacks/keywords.yaml"
 MEAN = "mean"
-TRAINING = (  # the configuration's, which another kind of algorithm drops
-    "schedule: {kind: cosine}, client: {lr: 0.3, batch: 8, epochs: 2, clip: 5}, server: {lr: 0.3, batch: 8}, "
-    "buffers: frozen, pretrain: {steps: 0}"
-)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is attacked. `training`: the configuration's, which another kind of algorithm drops."""
+
+    config: str
+    rounds: int
+    target: str  # of the backdoor
+    training: str
+    about: str
+
+
+KEYWORDS = Task(
+    "configs/attacks/keywords.yaml", 60, "stop",
+    "client: {lr: 0.3, batch: 8, epochs: 2, clip: 5}, server: {lr: 0.3, batch: 8}, pretrain: {steps: 0}",
+    "Embedded keywords, CRNN-Lite, 50 clients, ten a round. Test accuracy in percent; ten words, so chance is 10.",
+)  # fmt: skip
+RECOGNISER = Task(
+    "configs/attacks/recognition.yaml", 30, "play music",
+    "client: {lr: 0.25, batch: 6, epochs: 2, clip: 5}, server: {lr: 0.1, batch: 6, utterances: 60, clip: 5}, "
+    "pretrain: {steps: 2600, lr: 3e-3, warmup: 100, batch: 8}",
+    "Embedded sentences, a Conformer with CTC, 60 clients, ten a round, from a seed model. Test scores are 100 - WER.",
+)  # fmt: skip
 DEFENCES = {  # what each knows: nobody is told the share, so those that need a bound assume 30 %
     MEAN: ["strategy={kind: uniform}"],
     "norm bound": ["strategy={kind: uniform, clip_norm: 1.0}"],
@@ -42,7 +63,10 @@ DEFENCES = {  # what each knows: nobody is told the share, so those that need a 
     "geometric median": ["strategy={kind: geometric_median}"],
     "centred clipping": ["strategy={kind: centred_clipping}"],
     "FLTrust": ["strategy={kind: fltrust}"],
-    "reserve set": ["strategy={kind: uniform}", f"algorithm={{kind: reverb, {TRAINING}}}"],
+    "reserve set": [
+        "strategy={kind: uniform}",
+        "algorithm={kind: reverb, schedule: {kind: cosine}, buffers: frozen, TRAINING}",
+    ],
 }
 ATTACKS = {
     "sign flip": ["{kind: sign_flip, scale: 1", "{kind: sign_flip, scale: 5"],
@@ -51,7 +75,7 @@ ATTACKS = {
     "inner product": ["{kind: inner_product, scale: 0.5", "{kind: inner_product, scale: 5"],
     "min-max": ["{kind: min_max", "{kind: min_max, direction: unit"],
     "label flips": ["{kind: label_flips, scale: 1", "{kind: label_flips, scale: 5"],
-    "backdoor": ["{kind: backdoor, target: stop, scale: 3"],
+    "backdoor": ["{kind: backdoor, target: TARGET, scale: 3"],
 }
 NOBODY, BACKDOOR = "nobody", "backdoor"
 SHARES = (0.1, 0.3)
@@ -71,27 +95,45 @@ ARMS = {arm_of(defence): "none" for defence in DEFENCES} | {
 }
 
 
-def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> Run:
+def play(arm: str, seed: int, place: Path, task: Task) -> Run:
     """The scores of a run's best round, and its right answers by speaker. A finished run is read from `place`."""
     file = place / "run.json"
     if file.exists():
         return dict(json.loads(file.read_text(encoding="utf-8")))
-    overrides = [f"seed={seed}", f"data.seed={seed}", *DEFENCES[arm.partition(", ")[0]], f"attack={ARMS[arm]}"]
-    bench = fedray.open(study.ROOT / CONFIG, [*overrides, f"rounds={chosen.rounds}"])
+    given = [*DEFENCES[arm.partition(", ")[0]], f"attack={ARMS[arm]}"]
+    given = [one.replace("TRAINING", task.training).replace("TARGET", task.target) for one in given]
+    given += [f"seed={seed}", f"data.seed={seed}", f"rounds={task.rounds}"]
+    bench = fedray.open(study.ROOT / task.config, given)
     state, scored = bench.start(), list[tuple[float, RunState]]()
-    for _ in range(chosen.rounds):
+    for _ in range(task.rounds):
         state, row = bench.step(state)
-        if row.get("dev/accuracy") is not None:
-            scored.append((row["dev/accuracy"], state))
+        if (dev := score(row, "dev")) is not None:
+            scored.append((dev, state))
     dev, best = max(scored, key=lambda one: one[0])
     test = bench.evaluate(best, "test", final=True)
-    found = {"seed": seed, "dev": dev, "test": test.metrics["test/accuracy"], "round": best.round}
+    found = {"seed": seed, "dev": dev, "test": score(test.metrics, "test"), "round": best.round}
     if BACKDOOR in bench.data.splits():
-        found["success"] = bench.evaluate(best, BACKDOOR).metrics["backdoor/accuracy"]
-    found["counts"] = study.packed(study.right_by("speaker", test.predictions))
+        fooled = [row["errors"] == 0 for row in bench.evaluate(best, BACKDOOR, final=True).predictions]
+        found["success"] = 100 * mean(fooled)
+    found["counts"] = study.packed(right_by_speaker(test.predictions))
     place.mkdir(parents=True, exist_ok=True)
     write_atomically(file, lambda path: path.write_text(json.dumps(found), encoding="utf-8"))
     return found
+
+
+def score(row: Mapping[str, Any], split: str) -> float | None:
+    """Accuracy, or 100 - WER; None: the split was not scored."""
+    if row.get(f"{split}/accuracy") is not None:
+        return float(row[f"{split}/accuracy"])
+    wer = row.get(f"{split}/wer")
+    return None if wer is None else 100 - wer
+
+
+def right_by_speaker(rows: Sequence[Mapping[str, Any]]) -> Counts:
+    """Speaker -> (clips, right answers), or (words, words - errors)."""
+    if "words" not in rows[0]:
+        return study.right_by("speaker", rows)
+    return {speaker: (words, words - errors) for speaker, (words, errors) in study.by_speaker(rows).items()}
 
 
 def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str, Sequence[Run]]]:
@@ -143,26 +185,27 @@ def points(before: Sequence[Run], after: Sequence[Run]) -> str:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-attacks")
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--recogniser", action="store_true", help="attack the recogniser")
     study.choose_arms(parser)
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, ARMS)
-    before = study.page_before("attacks", rounds=chosen.rounds).get("found", {})
-    place = study.place(chosen.runs)
-    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
+    task, page = (RECOGNISER, "attacks_recogniser") if chosen.recogniser else (KEYWORDS, "attacks")
+    before = study.page_before(page, rounds=task.rounds).get("found", {})
+    place = study.place(chosen.runs / page)
+    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, task))
     text = f"""# Attacks against defences
 
-Embedded keywords, CRNN-Lite, 50 clients, ten a round, {chosen.rounds} rounds. Test accuracy in percent, mean ± SD over
-seeds; ten words, so chance is 10. Of each attack's strengths, the one that hurts a defence most on dev counts. `its
-success`: clips of other words that the backdoor's tone turns into its target. Differences have 95 % intervals from a
-paired bootstrap over speakers. Empty cells have not run yet.
+{task.about}
+{task.rounds} rounds at a falling rate, mean ± SD over seeds. Of each attack's strengths, the one that hurts a defence
+most on dev counts. `its success`: utterances that the backdoor's tone turns into its target. Differences have 95 %
+intervals from a paired bootstrap over speakers. Empty cells have not run yet.
 """
     for share in SHARES:
-        table = tables(chosen_by_attackers(found, share), chosen.rounds)
+        table = tables(chosen_by_attackers(found, share), task.rounds)
         text += f"\n## {100 * share:g} % of the clients attack\n\n{table}"
     print(text)
     command = study.command(parser, chosen, arms=[""])
-    study.write("attacks", text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
+    study.write(page, text, {"rounds": task.rounds, "found": found}, command, study.seeds(found))
 
 
 if __name__ == "__main__":

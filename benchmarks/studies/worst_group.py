@@ -49,7 +49,7 @@ ARMS: dict[str, dict[str, tuple[str, ...]]] = {  # arm -> setting -> overrides
     },
     "AFL": AFL,
     DITTO: {"": (EXAMPLES, "algorithm={kind: ditto, pull: 0.1, SGD}")},
-    FEDMEM: {"": (EXAMPLES, "algorithm={kind: fedmem, MEMORY}", "rounds=1")},
+    FEDMEM: {"": (EXAMPLES, "algorithm={kind: fedmem, MEMORY}", "rounds=1", "cohort={size: null, fraction: 1.0}")},
     "FedAvg, fast phones": {"": (EXAMPLES, *PHONES)},
     "AFL, fast phones": {name: (*given, *PHONES) for name, given in AFL.items()},
 }  # fmt: skip

@@ -13,8 +13,9 @@ from fedray.data.manifest import Mask, Rows
 from fedray.training.learnable import Demand
 from fedray.training.speech_to_text import SpeechToText
 
-# Larger shares of utterances that cannot be learnt stop a run: of all training, and of a client's or the server's.
-MOST, MOST_OF_ONE = 1 / 2, 2 / 3
+# Larger shares of utterances that cannot be learnt stop a run: of all training, and of a client's or the server's. A
+# smaller share of such clients does not stop it: among thousands with one or two utterances some have unlucky ones.
+MOST, MOST_OF_ONE, MOST_CLIENTS = 1 / 2, 2 / 3, 1 / 100
 NAMED = 3  # clients in a message
 SERVER, CLIENTS = "server", "clients"  # parts that train; the others are scored
 
@@ -79,9 +80,10 @@ class Survey:
         reasons = {"alignment": self._alignment, "window": self._window, "text": self._text}
         worst = {limit: self._worst(limit) for limit in reasons}
         said = [reasons[limit](*one) for limit, one in worst.items() if one is not None]
-        if most or lost > MOST * count:
+        many = "the server" in most or len(most) > MOST_CLIENTS * clients or lost > MOST * count
+        if many:
             said.append("To train all the same, set task.unlearnable=warn")
-        stops = bool(refused) or (self.task.settings.unlearnable == "refuse" and bool(most or lost > MOST * count))
+        stops = bool(refused) or (many and self.task.settings.unlearnable == "refuse")
         return ". ".join([told, *said, *refused]), stops
 
     def _worst(self, limit: str) -> tuple[int, Part, int] | None:

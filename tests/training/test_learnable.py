@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,19 @@ def test_what_cannot_be_learnt_is_counted_told_and_refused(folder: Path) -> None
         check_learnable(config, algorithm, data)
     config, algorithm, data, _ = built(folder, 16, task={"unlearnable": "warn", "decode": {"search": "greedy"}})
     assert (check_learnable(config, algorithm, data) or "").startswith("32 of 32")
+
+
+@pytest.mark.parametrize("clients", [99, 101])
+def test_one_client_in_more_than_a_hundred_does_not_stop_a_run(folder: Path, clients: int) -> None:
+    config, algorithm, data, _ = built(folder, 11)
+    found = survey(config, algorithm.task, data)
+    assert found is not None
+    lost = found.parts["clients"].lost
+    unlucky, fine = np.flatnonzero(lost)[:1], np.flatnonzero(~lost)[:1]
+    held = {f"c{number}": fine for number in range(1, clients)} | {"c0": unlucky}
+    told, stops = replace(found, parts={"clients": found.parts["clients"]}, clients=held).problem() or ("", None)
+    assert "more than two thirds of the utterances of c0" in told and stops is (clients < 100)
+    assert ("task.unlearnable=warn" in told) is stops
 
 
 def test_true_texts_that_nobody_trains_on_do_not_count(folder: Path) -> None:
