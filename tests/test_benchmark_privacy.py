@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from benchmarks import study
-from benchmarks.studies import privacy_audit
+from benchmarks.studies import privacy_audit, privacy_sizes
 from benchmarks.studies.privacy_embedded import TITLES, arms, pairs, section
 from fedray import experiment
 
@@ -45,3 +47,23 @@ def test_arms_are_compared_over_the_seeds_that_both_have() -> None:
     text = section("layers", found)
     assert "| one bound with SGD -> by dimension with LAMB | -33.3 % [-33.3, -33.3] | 0 |" in text
     assert "| global, SGD | 20.0 [20.0, 20.0] |" in text
+
+
+def test_bounds_are_compared_with_no_privacy_and_with_one_bound() -> None:
+    """By size: ten words a speaker, of which some are right (keywords)."""
+
+    def run(right: int, snr: float | None) -> dict[str, Any]:
+        counts = study.packed({"ann": (10, right), "bob": (10, right)})
+        return {"seed": 0, "round": 30, "snr": snr, "before": counts, "best": counts}
+
+    found = {
+        "keywords, 2.6M, no privacy": [run(9, None)],
+        "keywords, 2.6M, one bound": [run(5, 0.5)],
+        "keywords, 2.6M, dim": [run(7, 0.25)],
+    }
+    assert found.keys() <= privacy_sizes.ARMS.keys()
+    none, one, dim = privacy_sizes.rows(found, "keywords", 40)
+    assert none["test"].startswith("90.0") and "minus without privacy (points)" not in none
+    assert one["minus without privacy (points)"].startswith("-40.0") and one["signal to noise"] == "0.5"
+    assert dim["minus one bound (points)"].startswith("+20.0") and dim["best rounds"] == "30 of 40"
+    assert privacy_sizes.rows(found, "sentences", 40) == []
