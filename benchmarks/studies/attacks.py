@@ -44,7 +44,7 @@ class Task:
 
 KEYWORDS = Task(
     "configs/attacks/keywords.yaml", 60, "stop",
-    "client: {lr: 0.3, batch: 8, epochs: 2, clip: 5}, server: {lr: 0.3, batch: 8}, pretrain: {steps: 0}",
+    "client: {lr: 0.6, batch: 8, epochs: 2, clip: 5}, server: {lr: 0.3, batch: 8}, pretrain: {steps: 0}",
     "Embedded keywords, CRNN-Lite, 50 clients, ten a round. Test accuracy in percent; ten words, so chance is 10.",
 )  # fmt: skip
 RECOGNISER = Task(
