@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from benchmarks import study
@@ -13,6 +14,7 @@ from benchmarks.studies.attacks import (
     NOBODY,
     arm_of,
     chosen_by_attackers,
+    draw,
     tables,
     worst,
 )  # fmt: skip
@@ -49,6 +51,12 @@ def test_accuracies_and_changes() -> None:
     ]
     changes = [[cell.strip().partition(" ")[0] for cell in line.split("|")[1:-1]] for line in lines[-2:]]
     assert changes == [["mean", "-50.0", "+0.0", ""], ["median", "+0.0", "-10.0", "-10.0"]]
+
+
+def test_the_picture_has_a_panel_for_each_share(tmp_path: Path) -> None:
+    found = {share: {MEAN: {NOBODY: [run(10)], BACKDOOR: [run(10, 90.0)]}} for share in (0.1, 0.3)}
+    draw(found, tmp_path / "attacks.png")
+    assert (tmp_path / "attacks.png").stat().st_size > 10_000
 
 
 def test_an_attacker_chooses_by_dev() -> None:

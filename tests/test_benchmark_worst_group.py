@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from benchmarks import study
-from benchmarks.studies.worst_group import ARMS, DITTO, FEDAVG, by_dialect, setting_of, table, wers
+from benchmarks.studies.worst_group import ARMS, DITTO, FEDAVG, by_dialect, draw, setting_of, table, wers
 
 DIALECTS = {"ann": "en", "bob": "en", "cai": "en-029"}
 
@@ -45,6 +46,11 @@ def test_personal_models_are_scored_on_what_clients_hold_out() -> None:
     found = {FEDAVG: [run(1, 1, 4)], DITTO: [run(1, 1, 1)]}
     assert [cells(line)[0] for line in table(found, "test", 60).splitlines()[2:]] == [FEDAVG]
     assert [cells(line)[0] for line in table(found, "own", 60).splitlines()[2:]] == [FEDAVG, DITTO]
+
+
+def test_the_picture_has_both_panels(tmp_path: Path) -> None:
+    draw({FEDAVG: [run(1, 1, 4)], DITTO: [run(1, 1, 1)]}, tmp_path / "worst_group.png")
+    assert (tmp_path / "worst_group.png").stat().st_size > 10_000
 
 
 def test_the_setting_whose_worst_dialect_is_best() -> None:

@@ -7,8 +7,8 @@ sentences, ten a round, 30 rounds (recognition.yaml). An arm is a defence, and t
 of the clients: "median, 30 %, noise 2". The strength with the lowest mean dev accuracy over seeds counts, for each
 defence by itself, as an attacker who knows the defence would choose. Test scores are those of the best round by dev. A
 backdoor's success is the share of test utterances, other than its target, that its tone turns into the target. Writes
-benchmarks/results/attacks.md and .json (attacks_recogniser), which have the attacks of which all strengths have run
-with the seeds of the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose
+benchmarks/results/attacks.md, .json and .png (attacks_recogniser), which have the attacks of which all strengths have
+run with the seeds of the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose
 folders are gone from the earlier page. All rounds are stepped through in this process.
 """
 
@@ -22,10 +22,15 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
 import fedray
 from benchmarks import study
 from fedray.experiment import RunState
 from fedray.report.bootstrap import Counts
+from fedray.report.canvas import STYLE
 from fedray.storage.files import write_atomically
 
 MEAN = "mean"
@@ -77,7 +82,7 @@ ATTACKS = {
     "label flips": ["{kind: label_flips, scale: 1", "{kind: label_flips, scale: 5"],
     "backdoor": ["{kind: backdoor, target: TARGET, scale: 3"],
 }
-NOBODY, BACKDOOR = "nobody", "backdoor"
+NOBODY, BACKDOOR, SUCCESS = "nobody", "backdoor", "its success"
 SHARES = (0.1, 0.3)
 Run = dict[str, Any]
 
@@ -164,7 +169,7 @@ def tables(found: Mapping[str, Mapping[str, Sequence[Run]]], rounds: int) -> str
         for attack, runs in attacks.items():
             row[attack] = study.spread([run["test"] for run in runs])
             if attack == BACKDOOR:
-                row["its success"] = study.spread([run["success"] for run in runs])
+                row[SUCCESS] = study.spread([run["success"] for run in runs])
             if attack != NOBODY:
                 change[attack] = points(clean, runs)
         lowest = min((mean(run["test"] for run in runs), attack) for attack, runs in attacks.items())
@@ -176,6 +181,35 @@ def tables(found: Mapping[str, Mapping[str, Sequence[Run]]], rounds: int) -> str
         accuracies.append(row | {"best rounds, nobody": late})
         changes.append(change)
     return f"{study.table(accuracies)}\n\nThe change under attack, in points:\n\n{study.table(changes)}\n"
+
+
+def draw(found: Mapping[float, Mapping[str, Mapping[str, Sequence[Run]]]], path: Path) -> None:
+    """A panel for each share of attackers: the mean score of a defence (row) under an attack (column).
+
+    `found`: share -> defence -> attack -> runs. The last column is the success of the backdoor, which is bad.
+    """
+    columns = [NOBODY, *ATTACKS, SUCCESS]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(12, 4.6), layout="constrained")
+        for axes, (share, table) in zip(figure.subplots(1, len(found), sharey=True), found.items(), strict=True):
+            shown = np.full((len(table), len(columns)), np.nan)
+            for row, attacks in enumerate(table.values()):
+                for attack, runs in attacks.items():
+                    shown[row, columns.index(attack)] = mean(run["test"] for run in runs)
+                if BACKDOOR in attacks:
+                    shown[row, -1] = mean(run["success"] for run in attacks[BACKDOOR])
+            good = np.where(np.arange(len(columns)) == len(columns) - 1, 100 - shown, shown)
+            axes.imshow(good, cmap="RdYlGn", vmin=0, vmax=100, aspect="auto")
+            for (row, column), value in np.ndenumerate(shown):
+                if not np.isnan(value):
+                    axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8)
+            axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
+            axes.set_yticks(range(len(table)), list(table))
+            axes.set_title(f"{100 * share:g} % of the clients attack")
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+            axes.grid(False)
+        figure.savefig(path, dpi=130)
 
 
 def points(before: Sequence[Run], after: Sequence[Run]) -> str:
@@ -199,11 +233,14 @@ def main() -> None:
 {task.rounds} rounds at a falling rate, mean ± SD over seeds. Of each attack's strengths, the one that hurts a defence
 most on dev counts. `its success`: utterances that the backdoor's tone turns into its target. Differences have 95 %
 intervals from a paired bootstrap over speakers. Empty cells have not run yet.
+
+![Scores by defence and attack]({page}.png)
 """
-    for share in SHARES:
-        table = tables(chosen_by_attackers(found, share), task.rounds)
-        text += f"\n## {100 * share:g} % of the clients attack\n\n{table}"
+    by_share = {share: chosen_by_attackers(found, share) for share in SHARES}
+    for share, table in by_share.items():
+        text += f"\n## {100 * share:g} % of the clients attack\n\n{tables(table, task.rounds)}"
     print(text)
+    draw(by_share, study.RESULTS / f"{page}.png")
     command = study.command(parser, chosen, arms=[""])
     study.write(page, text, {"rounds": task.rounds, "found": found}, command, study.seeds(found))
 

@@ -20,6 +20,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import study
+from benchmarks.pictures import Dot, dots
 
 CONFIG = "configs/privacy/updates.yaml"
 
@@ -112,10 +113,14 @@ def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[s
 
 
 def ends(runs: Sequence[dict[str, Any]], name: str) -> str:
-    """AUROC of an attribute: the mean over seeds, and the lowest and the highest end of the seeds' intervals."""
-    found = [run["findings"][name] for run in runs]
+    """AUROC of an attribute, as `auroc` finds it, in words."""
+    return "{:.2f} [{:.2f}, {:.2f}]".format(*auroc([run["findings"][name] for run in runs]))
+
+
+def auroc(found: Sequence[dict[str, float]]) -> Dot:
+    """The mean over seeds, and the lowest and the highest end of the seeds' intervals."""
     low, high = min(one["auroc_low"] for one in found), max(one["auroc_high"] for one in found)
-    return f"{mean(one['auroc'] for one in found):.2f} [{low:.2f}, {high:.2f}]"
+    return mean(one["auroc"] for one in found), low, high
 
 
 def table(found: study.Found, setup: str) -> str:
@@ -140,6 +145,17 @@ def table(found: study.Found, setup: str) -> str:
     return study.table(rows) if rows else ""
 
 
+def draw(found: study.Found, path: Path) -> None:
+    """AUROC of each attribute, by setup and defence."""
+    panels: dict[str, dict[str, dict[str, Dot]]] = {}
+    for arm, runs in found.items():
+        setup = ARMS[arm][0]
+        panels.setdefault(setup, {})[arm.removeprefix(f"{setup}: ")] = {
+            name: auroc([run["findings"][name] for run in runs]) for name in runs[0]["findings"]
+        }
+    dots(panels, "AUROC (0.5: guessing)", path, line=0.5)
+
+
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-update-leakage", rounds=30)
     study.choose_arms(parser)
@@ -158,11 +174,14 @@ others from what they send. *AUROC*: of each value against the others, and for "
 client (other models, other halves of its speech) against those of two; mean over seeds, and in brackets the lowest and
 the highest end of the seeds' 95 % intervals over clients. 0.5 is guessing. *Right*: the attacker's guesses, and for
 "same client" how often the most similar of all updates is the client's own; *chance*: what guessing the auxiliary
-clients' most frequent value gets. *Balanced*: the mean over values, of guesses that ignore how frequent they are.""",
+clients' most frequent value gets. *Balanced*: the mean over values, of guesses that ignore how frequent they are.
+
+![AUROC by defence](update_leakage.png)""",
             *parts,
         ]
     )
     print(text)
+    draw(found, study.RESULTS / "update_leakage.png")
     command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
     study.write("update_leakage", text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
 

@@ -8,8 +8,8 @@ its server's rate, and AFL and q-FFL their own setting: for FedAvg the best on d
 one whose worst dialect is best there. The best round of a
 run is that of the lowest WER on dev. Personal models (Ditto; FedMem, a memory beside FedAvg's model) are scored on
 utterances that clients hold out, and so are the others. In the arms "fast phones" the phones of the smallest dialect
-are slow, and the server takes the first 20 of 26. Writes benchmarks/results/worst_group.md and .json. The same command
-resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
+are slow, and the server takes the first 20 of 26. Writes benchmarks/results/worst_group.md, .json and .png. The same
+command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import study
+from benchmarks.pictures import Dot, dots
 from benchmarks.rates import best_of, tune
+from fedray.report import bootstrap
 from fedray.report.bootstrap import Counts
 from fedray.runs.folder import RunFolder
 
@@ -205,6 +207,19 @@ def table(found: study.Found, split: str, rounds: int) -> str:
     return study.table(rows)
 
 
+def draw(found: study.Found, path: Path) -> None:
+    """The WER of each dialect, over test speakers and over what clients hold out."""
+    panels: dict[str, dict[str, dict[str, Dot]]] = {}
+    for title, split in (("Test speakers", "test"), ("What clients hold out", "own")):
+        panels[title] = {}
+        for arm, runs in found.items():
+            if split == "own" or arm not in PERSONAL:
+                counts = [unpacked(run, split) for run in runs]
+                each = {dialect: bootstrap.rate([one[dialect] for one in counts]) for dialect in counts[0]}
+                panels[title][arm] = {dialect: (one.mean, one.low, one.high) for dialect, one in each.items()}
+    dots(panels, "WER (%)", path)
+
+
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-worst-group", rounds=60)
     study.choose_arms(parser)
@@ -226,6 +241,8 @@ model heard one dialect; 20 clients a round, {chosen.rounds} rounds. WER in perc
 mean ± SD over seeds. Changes are relative to FedAvg, with 95 % intervals from a paired bootstrap over speakers: of all
 speakers, and of FedAvg's worst dialect. Rate {rate:g} for all arms; {settings}.
 
+![WER by dialect](worst_group.png)
+
 ## Test speakers
 
 {table(found, "test", chosen.rounds)}
@@ -235,6 +252,7 @@ speakers, and of FedAvg's worst dialect. Rate {rate:g} for all arms; {settings}.
 {table(found, "own", chosen.rounds)}
 """
     print(text)
+    draw(found, study.RESULTS / "worst_group.png")
     command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
     numbers = {"rounds": chosen.rounds, "tuned": tuned, "found": found}
     study.write("worst_group", text, numbers, command, study.seeds(found))

@@ -1,0 +1,51 @@
+"""Pictures of studies: scores of arms as dots with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedray.report.canvas import COLOURS, STYLE
+
+Dot = tuple[float, float, float]  # mean, low, high
+Panel = Mapping[str, Mapping[str, Dot]]  # arm (a row) -> series (a colour) -> its score
+
+
+def dots(panels: Mapping[str, Panel], axis: str, path: Path, line: float | None = None) -> None:
+    """A panel for each title, two beside each other: a row for each arm, a colour for each series.
+
+    `axis`: what the scores are. `line`: a score to mark, such as chance.
+    """
+    across, rows = min(2, len(panels)), max(len(panel) for panel in panels.values())
+    down = -(-len(panels) // across)
+    with matplotlib.rc_context(STYLE):
+        size = (1.5 + 4.5 * across, down * (1.6 + 0.42 * rows))
+        figure = Figure(figsize=size, layout="constrained")
+        places = figure.subplots(down, across, squeeze=False, sharex=True).ravel()
+        for axes, (title, panel) in zip(places, panels.items(), strict=False):
+            _panel(axes, panel)
+            axes.set_title(title)
+            axes.set_xlabel(axis)
+            axes.tick_params(labelbottom=True)
+            if line is not None:
+                axes.axvline(line, color="black", linewidth=0.8, zorder=0)
+        for axes in places[len(panels) :]:
+            axes.remove()
+        figure.savefig(path, dpi=130)
+
+
+def _panel(axes: Axes, panel: Panel) -> None:
+    series = list(dict.fromkeys(name for scores in panel.values() for name in scores))
+    for number, (name, colour) in enumerate(zip(series, COLOURS, strict=False)):
+        shift = 0.6 * ((number + 0.5) / len(series) - 0.5)  # of rows, so that intervals do not cover each other
+        found = [(place + shift, scores[name]) for place, scores in enumerate(panel.values()) if name in scores]
+        means = [mean for _, (mean, _, _) in found]
+        ends = [[mean - low for _, (mean, low, _) in found], [high - mean for _, (mean, _, high) in found]]
+        axes.errorbar(means, [at for at, _ in found], xerr=ends, fmt="o", color=colour, label=name, markersize=4)
+    axes.set_yticks(range(len(panel)), list(panel))
+    axes.set_ylim(len(panel) - 0.5, -0.5)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3)
