@@ -16,8 +16,9 @@ CHOSEN = argparse.Namespace(rounds=30, actors=1)
 
 
 @pytest.mark.parametrize("arm", update_leakage.ARMS)
-def test_every_arm_is_a_valid_configuration(arm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "speech", lambda corpus: Path("/corpora", corpus))
+def test_every_arm_is_a_valid_configuration(arm: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    encoders.write_encoder(tmp_path / "whisper-tiny.en", "whisper")
+    monkeypatch.setattr(study, "speech", lambda corpus: tmp_path / corpus)
     overrides = update_leakage.overrides(arm, 0, CHOSEN)
     config, _ = experiment.load(study.ROOT / update_leakage.CONFIG, overrides)
     experiment.check_setup(*experiment.load(study.ROOT / update_leakage.CONFIG, overrides))

@@ -5,9 +5,9 @@
 At the end of each run an attacker sees what clients send, and knows auxiliary clients, half of all, who take no part
 (docs/privacy.md). Keywords: embedded speech, 400 speakers, ten words in shares of Dirichlet's 0.3, which CRNN-Base
 classifies and a Conformer recognises. speechocean: real sentences by 207 speakers, a Conformer. arabic-commands: real
-keywords by 24 speakers, of whom only identity is known. Real speech needs FEDRAY_SPEECH. Sums, as under secure
-aggregation, are at most half of the clients of a side. The same command resumes the study: it keeps finished runs, and
-takes runs whose folders are gone from the earlier page.
+keywords by 24 speakers, of whom only identity is known, also with adapters on Whisper tiny's encoder. Real speech needs
+FEDRAY_SPEECH. Sums, as under secure aggregation, are at most half of the clients of a side. The same command resumes
+the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -27,18 +27,24 @@ CONFIG = "configs/privacy/updates.yaml"
 
 @dataclass(frozen=True)
 class Setup:
-    """A corpus and a model. `sums`: the numbers of clients in a sum; `speech`: the folder below FEDRAY_SPEECH."""
+    """A corpus and a model. `sums`: the numbers of clients in a sum; `speech`: the folder below FEDRAY_SPEECH.
+
+    `pretrained`: the model is Whisper's encoder, which takes long: a sixth of the rounds, and the first defences alone.
+    """
 
     overrides: tuple[str, ...]
     sums: tuple[int, ...]
     speech: str = ""
+    pretrained: bool = False
 
     def located(self) -> list[str]:
         """The overrides, with the folder of real speech."""
         if not self.speech:
             return list(self.overrides)
-        root = study.speech(self.speech)
-        return [*(one.replace("ROOT", str(root)) for one in self.overrides), f"data.root={root}"]
+        found, root = "\n".join(self.overrides), study.speech(self.speech)
+        if self.pretrained:
+            found = found.replace("WHISPER", str(study.speech("whisper-tiny.en")))
+        return [*found.replace("ROOT", str(root)).split("\n"), f"data.root={root}"]
 
 
 CONFORMER = (
@@ -48,6 +54,18 @@ CONFORMER = (
 )
 EMBEDDED = ("data.options.client_speakers=400", "audit.clients=200")
 TABLE = "path_column: path, speaker_column: speaker, seconds_column: seconds"
+ARABIC = (
+    "data.corpus=tsv",
+    f"data.options={{train: [manifest.tsv], label_column: keyword, {TABLE}}}",
+    "data.own_share=0.1",
+    "evaluation.best=own/accuracy",
+    "audit={kind: updates, clients: 12, attributes: [], auxiliary: 0.5}",
+)
+ADAPTERS = (
+    "algorithm={kind: fedlora, lora: {rank: 16, alpha: 32}, client: {lr: 0.001, batch: 8}, pretrain: {steps: 0}}",
+    "model={kind: encoder, folder: WHISPER, seconds: 1.0}",
+    "features={kind: whisper}",
+)
 SETUPS = {
     "keywords, CRNN": Setup(EMBEDDED, (5, 20, 100)),
     "keywords, Conformer": Setup((*EMBEDDED, *CONFORMER), (5, 20, 100)),
@@ -64,23 +82,19 @@ SETUPS = {
         "speechocean",
     ),
     "arabic-commands, CRNN": Setup(
-        (
-            "data.corpus=tsv",
-            f"data.options={{train: [manifest.tsv], label_column: keyword, {TABLE}}}",
-            "data.own_share=0.1",
-            "evaluation.best=own/accuracy",
-            "audit={kind: updates, clients: 12, attributes: [], auxiliary: 0.5}",
-        ),
+        ARABIC,
         (5,),
         "arabic-commands-full",
     ),
+    "arabic-commands, adapters on Whisper": Setup((*ARABIC, *ADAPTERS), (5,), "arabic-commands-full", pretrained=True),
 }
 PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
+COMPRESSED, UPLOAD = "top 5 % in 8 bits", "upload={kind: topk, share: 0.05, values: int8}"
 EPSILON_8 = "epsilon: 8, delta: 1e-5, clip: {norm: 1.0}"
 DEFENCES: dict[str, tuple[str, ...]] = {
     "none": ("model.dropout=0",),
     "dropout 0.2": ("model.dropout=0.2",),
-    "top 5 % in 8 bits": ("model.dropout=0", "upload={kind: topk, share: 0.05, values: int8}"),
+    COMPRESSED: ("model.dropout=0", UPLOAD),
     "epsilon 8, local": ("model.dropout=0", *PRIVATE, f"privacy={{kind: local, {EPSILON_8}}}"),
     "epsilon 8, Skellam": ("model.dropout=0", *PRIVATE, f"privacy={{kind: skellam, bits: 24, {EPSILON_8}}}"),
 }
@@ -90,8 +104,10 @@ def arms() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Arm -> (setup, overrides)."""
     found = {}
     for name, setup in SETUPS.items():
-        found |= {f"{name}: {defence}": (name, overrides) for defence, overrides in DEFENCES.items()}
-        found |= {f"{name}: sums of {count}": (name, (*DEFENCES["none"], f"audit.sum={count}")) for count in setup.sums}
+        given = {defence: overrides for defence, overrides in DEFENCES.items() if not setup.pretrained}
+        given |= {"none": (), COMPRESSED: (UPLOAD,)} if setup.pretrained else {}
+        given |= {f"sums of {count}": (*given["none"], f"audit.sum={count}") for count in setup.sums}
+        found |= {f"{name}: {defence}": (name, overrides) for defence, overrides in given.items()}
     return found
 
 
@@ -101,7 +117,8 @@ ARMS = arms()
 def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
     """The overrides of a run."""
     setup, defence = ARMS[arm]
-    of_run = [f"seed={seed}", f"data.seed={seed}", f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
+    rounds = chosen.rounds // 6 if SETUPS[setup].pretrained else chosen.rounds
+    of_run = [f"seed={seed}", f"data.seed={seed}", f"rounds={rounds}", f"engine.actors={chosen.actors}"]
     return [*SETUPS[setup].located(), *defence, *of_run]
 
 
