@@ -190,8 +190,9 @@ def draw(found: Mapping[float, Mapping[str, Mapping[str, Sequence[Run]]]], path:
     """
     columns = [NOBODY, *ATTACKS, SUCCESS]
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(12, 4.6), layout="constrained")
-        for axes, (share, table) in zip(figure.subplots(1, len(found), sharey=True), found.items(), strict=True):
+        figure = Figure(figsize=(2 + 5 * len(found), 4.6), layout="constrained")
+        panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+        for axes, (share, table) in zip(panels, found.items(), strict=True):
             shown = np.full((len(table), len(columns)), np.nan)
             for row, attacks in enumerate(table.values()):
                 for attack, runs in attacks.items():
@@ -237,11 +238,15 @@ intervals from a paired bootstrap over speakers. Empty cells have not run yet.
 ![Scores by defence and attack]({page}.png)
 """
     by_share = {share: chosen_by_attackers(found, share) for share in SHARES}
+    by_share = {
+        share: table for share, table in by_share.items() if any(len(attacks) > 1 for attacks in table.values())
+    }
     for share, table in by_share.items():
         text += f"\n## {100 * share:g} % of the clients attack\n\n{tables(table, task.rounds)}"
     print(text)
-    draw(by_share, study.RESULTS / f"{page}.png")
-    command = study.command(parser, chosen, arms=[""])
+    if by_share:
+        draw(by_share, study.RESULTS / f"{page}.png")
+    command = study.command(parser, chosen)
     study.write(page, text, {"rounds": task.rounds, "found": found}, command, study.seeds(found))
 
 
