@@ -19,13 +19,13 @@ def predictions(out: Path, model: str, split: str = "test") -> list[dict[str, An
     return Predictions.read(RunFolder(out)).rows(model, split).to_pylist()
 
 
-def by_utterance(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dict[str, tuple[int, int]]:
-    """Utterance -> (words, errors); `column` is errors (greedy), errors_lm or errors_lexicon."""
-    return {row["utterance"]: (row["words"], row[column]) for row in rows}
+def by_utterance(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
+    """Utterance -> (words, errors of greedy search)."""
+    return {row["utterance"]: (row["words"], row["errors"]) for row in rows}
 
 
 def by_speaker(rows: Sequence[Mapping[str, Any]], column: str = "errors") -> dict[str, tuple[int, int]]:
-    """Speaker -> (words, errors); `column` as in `by_utterance`."""
+    """Speaker -> (words, errors); `column` is errors (greedy), errors_lm or errors_lexicon."""
     counts: dict[str, tuple[int, int]] = {}
     for row in rows:
         words, errors = counts.get(row["speaker"], (0, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -49,17 +49,23 @@ def assignment(
     with mock.patch.dict(MODELS, own=Own):
         config, program = build(folder, clips, workload, rounds, actors, scored)
         texts = {"config.yaml": yaml.safe_dump(plain(config), sort_keys=False)}
+    return assigned(config, program, folder, texts)
+
+
+def configured(config: str | Path, overrides: Sequence[str], folder: Path) -> Assignment:
+    """A run of a configuration in `folder`: the assignment of a driver."""
+    checked, source = experiment.load(config, overrides)
+    data, _ = experiment.build_data(checked, source)
+    program = experiment.build_program(checked, data, ClientStore(folder / "states"), 0.0)
+    return assigned(checked, program, folder, {})
+
+
+def assigned(config: experiment.Config, program: Program, folder: Path, texts: Mapping[str, str]) -> Assignment:
+    """The assignment of a driver that plays a program in `folder`, which this makes."""
     plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
     folder.mkdir(parents=True)
-    return Assignment(
-        config.name,
-        program,
-        program.algorithm.assets(program.data),
-        plan,
-        share(config.engine, session.resources()),
-        folder,
-        texts,
-    )
+    assets, shares = program.algorithm.assets(program.data), share(config.engine, session.resources())
+    return Assignment(config.name, program, assets, plan, shares, folder, texts)
 
 
 @contextmanager

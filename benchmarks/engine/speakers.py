@@ -7,12 +7,7 @@ from pathlib import Path
 from benchmarks import study
 from benchmarks.engine import runs
 from benchmarks.engine.runs import Played
-from fedray import experiment
-from fedray.engine.cluster.resources import share
-from fedray.engine.driver import session
 from fedray.engine.driver.driver import Assignment
-from fedray.engine.round.plan import Plan
-from fedray.runs.client_states import ClientStore
 
 CONFIG = study.ROOT / "configs" / "fednst" / "baselines" / "sfl.yaml"
 
@@ -34,19 +29,7 @@ def assignment(folder: Path, speakers: int, utterances: int, cohort: int, rounds
         "evaluation.every=100",
     ]
     overrides += [f"cohort.size={cohort}", f"rounds={rounds}", f"engine.actors={actors}"]
-    config, source = experiment.load(CONFIG, overrides)
-    data, _ = experiment.build_data(config, source)
-    folder.mkdir(parents=True)
-    program = experiment.build_program(config, data, ClientStore(folder / "states"), 0.0)
-    plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
-    return Assignment(
-        config.name,
-        program,
-        program.algorithm.assets(program.data),
-        plan,
-        share(config.engine, session.resources()),
-        folder,
-    )
+    return runs.configured(CONFIG, overrides, folder)
 
 
 def play(folder: Path, speakers: int, utterances: int, cohort: int, rounds: int, actors: int) -> Played:

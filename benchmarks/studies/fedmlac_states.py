@@ -22,11 +22,6 @@ import psutil
 
 from benchmarks import study
 from benchmarks.engine import runs as engine_runs
-from fedray import experiment
-from fedray.engine.cluster.resources import share
-from fedray.engine.driver import session
-from fedray.engine.driver.driver import Assignment
-from fedray.engine.round.plan import Plan
 from fedray.runs.folder import RunFolder
 
 CONFIG = "configs/fedmlac/embedded.yaml"
@@ -48,19 +43,7 @@ def overrides(clients: int, rounds: int) -> list[str]:
 def straight(folder: Path, clients: int, rounds: int) -> engine_runs.Played:
     """Play the run and measure its memory at the end of every round."""
     with engine_runs.ray_here():
-        config, source = experiment.load(study.ROOT / CONFIG, overrides(clients, rounds))
-        data, _ = experiment.build_data(config, source)
-        folder.mkdir(parents=True)
-        program = experiment.build_program(config, data, RunFolder(folder), 0.0)
-        plan = Plan(config.rounds, config.cohort, config.engine, config.evaluation)
-        given = Assignment(
-            config.name,
-            program,
-            program.algorithm.assets(program.data),
-            plan,
-            share(config.engine, session.resources()),
-            folder,
-        )
+        given = engine_runs.configured(study.ROOT / CONFIG, overrides(clients, rounds), folder)
         return engine_runs.play(given, period=5.0)
 
 

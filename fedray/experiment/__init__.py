@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fedray.experiment.builders import build_algorithm, build_data, build_program, read_corpus, read_federation
 from fedray.experiment.checks import check, check_setup
-from fedray.experiment.config import Audible, Config, load, load_as, register, tell_replaced
+from fedray.experiment.config import Audible, Config, load, load_as, tell_replaced
 from fedray.experiment.description import carried_on, description
-from fedray.experiment.launch import assign, build, reopen, resume, run, start
-from fedray.experiment.private import mechanism, paced_by
+from fedray.experiment.launch import assign, build, reopen, resume, run
+from fedray.experiment.private import paced_by
 from fedray.experiment.result import Result
 from fedray.experiment.workbench import RunState, Workbench, open
 
@@ -28,15 +28,12 @@ __all__ = [
     "description",
     "load",
     "load_as",
-    "mechanism",
     "open",
     "paced_by",
     "read_corpus",
     "read_federation",
-    "register",
     "reopen",
     "resume",
     "run",
-    "start",
     "tell_replaced",
 ]

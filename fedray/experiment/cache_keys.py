@@ -83,9 +83,9 @@ def shares_init(algorithm: Algorithm) -> bool:
     return named is not None and type(algorithm).init is named.init
 
 
-def code_version(imports: Iterable[str], packages: Iterable[str] = environment.CACHED) -> str:
-    """A hash of the code and the word lists of these packages, and of the user's modules."""
-    return environment.code(packages, (source_of(sys.modules[module]) for module in imports))
+def code_version(imports: Iterable[str]) -> str:
+    """A hash of the code that a cached result depends on: fedray's, with its word lists, and the user's modules."""
+    return environment.code(environment.CACHED, (source_of(sys.modules[module]) for module in imports))
 
 
 def source_of(thing: type | ModuleType) -> str:

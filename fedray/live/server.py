@@ -49,8 +49,6 @@ def _hash(text: str) -> str:
 class Server(ThreadingHTTPServer):
     """Serves the page of some runs on a port of the loopback; port 0: a free one. ValueError: the port is taken."""
 
-    daemon_threads = True
-
     def __init__(self, watched: Watched, port: int = 0) -> None:
         self.watched, self.token = watched, secrets.token_urlsafe(24)
         self.page, self.policy = built()

@@ -18,7 +18,6 @@ from fedray.core.texts import parsed, read_text
 from fedray.storage.cache import file_hash
 
 NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # OWNER/MODEL
-COMMIT = re.compile(r"[0-9a-f]{40}")
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SMALL = ("*.json", "*.txt")  # configuration and tokens; no code
 FETCHED = (*SMALL, "model*.safetensors", "tokenizer.model")

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-from fedray.storage.files import write_atomically
 
 Probabilities = npt.NDArray[np.float64]  # [V], or p and log p [2, V]
 Level = dict[str, npt.NDArray[np.integer]]
@@ -20,7 +17,6 @@ Level = dict[str, npt.NDArray[np.integer]]
 # predictions.
 BOUNDARY = 0
 CACHE_BYTES = 32 << 20
-FORMAT = 1
 
 
 class LanguageModel(Protocol):
@@ -163,29 +159,6 @@ class NGram:
         probabilities[level["tokens"][followers]] += counts
         probabilities /= counts.sum() + len(counts)
         return np.stack([probabilities, np.log(probabilities)])
-
-    def save(self, path: Path | str) -> None:
-        """Write one .npz file, complete or not at all."""
-        arrays: dict[str, Any] = {
-            f"{name}_{length}": array for length, level in enumerate(self.levels) for name, array in level.items()
-        }
-        header = np.array([FORMAT, self.vocabulary, self.order])
-
-        def write(temporary: Path) -> None:
-            with temporary.open("wb") as file:  # numpy would append .npz to a name
-                np.savez_compressed(file, header=header, **arrays)
-
-        write_atomically(Path(path), write)
-
-    @classmethod
-    def load(cls, path: Path | str) -> NGram:
-        """Read a file that `save` wrote. ValueError for another version's file."""
-        with np.load(path, allow_pickle=False) as file:
-            if "header" not in file or file["header"][0] != FORMAT:
-                raise ValueError(f"{path} is not an n-gram model of this version: train it again")
-            _, vocabulary, order = (int(number) for number in file["header"])
-            names = ("contexts", "starts", "tokens", "counts")
-            return cls(vocabulary, [{name: file[f"{name}_{length}"] for name in names} for length in range(order)])
 
     def __getstate__(self) -> dict[str, Any]:
         return {"vocabulary": self.vocabulary, "levels": self.levels}  # without the cache

@@ -160,11 +160,6 @@ class Checkpoints:
         models = {one["version"]: Written(**one) for one in rest.get("models", [])}
         return Progress(state, rest["round"], clients, rest["totals"], rest["best"], private, clock, kept, models)
 
-    def load_clients(self, round: int) -> dict[str, ClientRecord]:
-        """The table of clients of a checkpoint."""
-        with self._opened(round, ("clients", "changed")) as found:
-            return _clients(found)
-
     def prune(self, keep: Collection[int]) -> None:
         """Remove all checkpoints but those of these rounds, and the remains of writers that were killed."""
         for name in self.storage.names():

@@ -248,10 +248,6 @@ class RunFolder:
         """The checkpoint of a round. ValueError: a file is cut short or changed; the message names it."""
         return self.checkpoints.load(round)
 
-    def load_clients(self, round: int) -> dict[str, ClientRecord]:
-        """The table of clients of a checkpoint."""
-        return self.checkpoints.load_clients(round)
-
     def prune(self, keep: Collection[int]) -> None:
         """Remove all checkpoints but those of these rounds."""
         self.checkpoints.prune(keep)

@@ -54,7 +54,7 @@ def tuner(sweep: Sweep, study: Study, plan: Plan) -> tune.Tuner:
             metric=sweep.metric,
             mode=sweep.direction,
             search_alg=_search(sweep, plan),
-            scheduler=_scheduler(sweep, plan),
+            scheduler=_scheduler(plan),
             num_samples=plan.samples,
             max_concurrent_trials=plan.at_once if plan.search == "optuna" else None,  # other searches limit themselves
             reuse_actors=True,
@@ -97,7 +97,7 @@ def _search(sweep: Sweep, plan: Plan) -> Searcher | SearchAlgorithm:
     return BasicVariantGenerator(max_concurrent=0 if plan.scheduler == "pbt" else plan.at_once, random_state=SEED)
 
 
-def _scheduler(sweep: Sweep, plan: Plan) -> TrialScheduler | None:
+def _scheduler(plan: Plan) -> TrialScheduler | None:
     if plan.scheduler == "asha":
         grace = min(plan.rounds, max(plan.every, plan.rounds // REDUCTION**2))
         rungs = {"max_t": plan.rounds, "grace_period": grace, "reduction_factor": REDUCTION}

@@ -18,8 +18,6 @@ from torch import nn
 
 from fedray.data.manifest import Mask, Rows
 
-Texts = Sequence[Sequence[int]]  # the token ids of each utterance
-
 
 def frames_needed(tokens: Sequence[int]) -> int:
     """The fewest frames of an alignment of these tokens by CTC."""

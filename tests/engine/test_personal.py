@@ -46,7 +46,7 @@ def test_rounds_that_are_scored(straight: Path) -> None:
 
 def test_the_end(straight: Path) -> None:
     """All clients that ever took part are scored on both splits; results.json has plain means and deviations."""
-    clients = RunFolder(straight).load_clients(3)
+    clients = RunFolder(straight).load(3).clients
     took_part = sorted(client for client, record in clients.items() if record.rounds)
     own = json.loads((straight / "results.json").read_text())["personal"]
     assert (own["clients"], own["round"]) == (len(took_part), 3)

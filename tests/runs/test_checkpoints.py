@@ -55,7 +55,6 @@ def test_a_checkpoint_comes_back_whole(folder: RunFolder) -> None:
     assert np.array_equal(after.state.params, before.state.params) and after.state.params.dtype == np.float32
     assert np.array_equal(after.state.extra["optimizer"]["m"], [0, 1, 2]) and after.state.extra["labels"] == ["a"]
     assert (after.round, after.clients, after.totals, after.best) == (3, before.clients, before.totals, before.best)
-    assert folder.load_clients(3) == before.clients
     parts = [name.split("/")[-1].split(".") for name in folder.storage.files()]
     assert [(part[0], part[-1]) for part in parts] == [
         ("clients", "parquet"),
@@ -123,9 +122,8 @@ def test_a_checkpoint_without_its_manifest_is_incomplete(folder: RunFolder, mani
     folder.save(progress(3))
     name = named(folder, 3, "manifest")
     folder.storage.remove(name) if manifest is None else folder.write_text(name, manifest)
-    for load in (folder.load, folder.load_clients):
-        with pytest.raises(ValueError, match=r"manifest\.json: the checkpoint is incomplete"):
-            load(3)
+    with pytest.raises(ValueError, match=r"manifest\.json: the checkpoint is incomplete"):
+        folder.load(3)
 
 
 class Call:
@@ -251,7 +249,7 @@ def test_a_driver_killed_between_the_renames(tmp_path: Path) -> None:
     folder, checkpoints = RunFolder(tmp_path), tmp_path / "checkpoints"
     folder.save(progress(3))
     (checkpoints / "round_000003").rename(checkpoints / ".round_000003.old")
-    assert folder.saved_rounds() == [3] and folder.load(3).round == 3 and folder.load_clients(3)
+    assert folder.saved_rounds() == [3] and folder.load(3).round == 3 and folder.load(3).clients
     folder.save(progress(3, up_bytes=456))
     assert folder.load(3).totals["up_bytes"] == 456 and [path.name for path in checkpoints.iterdir()] == [
         "round_000003"

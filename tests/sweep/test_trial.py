@@ -41,7 +41,7 @@ def test_a_run_that_is_taken_over_has_checkpoints_states_and_rows_of_its_own(tmp
     assert progress.state.params.tolist() == [3, 3, 3] and progress.best == {"round": 1, "value": 0.5}
     assert [row["round"] for row in target.rows("metrics.jsonl")] == [1, 2, 3]
     states = ClientStore(tmp_path / "target" / "states")
-    versions = {(client, record.version) for saved in (1, 3) for client, record in target.load_clients(saved).items()}
+    versions = {(client, record.version) for saved in (1, 3) for client, record in target.load(saved).clients.items()}
     assert versions == {("a", 1), ("a", 3), ("b", 1)}
     assert all(states.load(client, Written(version)) == {"round": version} for client, version in versions)
 

@@ -167,11 +167,6 @@ def shard(utterances: Utterances, index: int, count: int) -> Utterances:
     return utterances.take(order[index::count])
 
 
-def shards(utterances: Utterances, count: int) -> list[Utterances]:
-    """Cut the utterances into `count` parts with `shard`."""
-    return [shard(utterances, index, count) for index in range(count)]
-
-
 def shuffled_groups(lengths: Rows, size: int, generator: np.random.Generator) -> list[Rows]:
     """The positions of each training batch of an epoch, as `batches` describes."""
     order = generator.permutation(len(lengths))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedray.data.features.dataset import POOL, Utterances, batches, codes, collate, shard, shards
+from fedray.data.features.dataset import POOL, Utterances, batches, codes, collate, shard
 from fedray.data.features.store import FeatureStore
 from fedray.data.manifest import Manifest
 
@@ -144,10 +144,9 @@ def test_no_utterances_no_batches(tmp_path: Path) -> None:
 
 def test_shards_are_dealt_from_the_order_by_length(tmp_path: Path) -> None:
     everything = utterances_of(tmp_path, [5, 2, 5, 1, 2])  # by length: 3 1 4 0 2
-    parts = shards(everything, 2)
+    parts = [shard(everything, index, 2) for index in range(2)]
     assert [part.ids for part in parts] == [["u3", "u4", "u2"], ["u1", "u0"]]
-    assert shard(everything, 1, 2).ids == parts[1].ids
-    assert [len(part) for part in shards(everything, 7)] == [1, 1, 1, 1, 1, 0, 0]
+    assert [len(shard(everything, index, 7)) for index in range(7)] == [1, 1, 1, 1, 1, 0, 0]
 
 
 def test_broken_rows_are_refused(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class LibriSpeech:
         unique_ids(splits)
         return splits
 
-    def _subset(self, home: Path, subset: str, readers: dict[str, Reader], parallel: Parallel) -> Manifest:
+    def _subset(self, home: Path, subset: str, readers: set[str], parallel: Parallel) -> Manifest:
         folder = home / subset
         if not folder.is_dir():
             there = ", ".join(sorted(entry.name for entry in home.iterdir() if entry.is_dir())) or "no folders"
@@ -70,32 +70,23 @@ class LibriSpeech:
         return Manifest.from_columns(columns, str(folder))
 
 
-@dataclass(frozen=True)
-class Reader:
-    """A line of SPEAKERS.TXT."""
-
-    sex: str
-    subset: str
-    minutes: float
-    name: str
-
-
-def read_speakers(path: Path) -> dict[str, Reader]:
-    """Reader id -> line of SPEAKERS.TXT.
+def read_speakers(path: Path) -> set[str]:
+    """The ids of the readers in SPEAKERS.TXT.
 
     A name can contain the separator, as in "60 | M | train-clean-100 | 20.18 | |CBW|Simon".
     """
     if not path.is_file():
         remedy = "unpack it from any archive of LibriSpeech, and set data.root to LibriSpeech/ or to its parent"
         raise ValueError(f"{path} is missing: {remedy}")
-    readers = {}
+    readers = set()
     with opened(path) as file:
         for line, text in enumerate(file, start=1):
             if text.startswith(";") or not text.strip():
                 continue
             try:
-                reader, sex, subset, minutes, name = (part.strip() for part in text.split("|", 4))
-                readers[reader] = Reader(sex, subset, float(minutes), name)
+                reader, _, _, minutes, _ = (part.strip() for part in text.split("|", 4))
+                float(minutes)
+                readers.add(reader)
             except ValueError as problem:
                 raise ValueError(
                     f"{path}:{line}: the line must read 'ID | SEX | SUBSET | MINUTES | NAME': restore the file"
