@@ -1,4 +1,4 @@
-"""The CRNNs: the sizes of table 3 of FedMLAC, and padding that changes nothing."""
+"""The CRNNs: the sizes of table 3 of FedMLAC and two more, and padding that changes nothing."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ COUNTS = {
     "mid": convolution(40, 32) + 2 * convolution(32, 32) + gru(32, 64) + 64 * 35 + 35,
     "base": convolution(40, 64) + convolution(64, 64) + 2 * gru(64, 128) + 256 * 35 + 35,
     "deep": convolution(40, 64) + convolution(64, 128) + convolution(128, 128) + 2 * gru(128, 128) + 256 * 35 + 35,
+    "wide": convolution(40, 256) + convolution(256, 256) + 2 * gru(256, 512) + 1024 * 35 + 35,
+    "large": convolution(40, 512) + convolution(512, 512) + 2 * gru(512, 1024) + 2048 * 35 + 35,
 }
 
 
@@ -40,8 +42,8 @@ def test_parameters_by_hand(size: str) -> None:
     assert sum(parameter.numel() for parameter in network(size).parameters()) == COUNTS[size]
 
 
-def test_lite_and_base_as_numbers() -> None:
-    assert (COUNTS["lite"], COUNTS["base"]) == (28_067, 178_083)
+def test_three_sizes_as_numbers() -> None:
+    assert (COUNTS["lite"], COUNTS["base"], COUNTS["wide"]) == (28_067, 178_083, 2_629_155)
 
 
 def plain(model: CRNN, features: Tensor) -> Tensor:
@@ -87,7 +89,7 @@ def test_dropout_stands_once_behind_the_convolutions() -> None:
 def test_faults_in_words() -> None:
     with pytest.raises(ValueError, match="a clip of 7 frames is too short: crnn mid needs 8"):
         network("mid")(torch.zeros(2, 9, BINS), torch.tensor([9, 7]))
-    with pytest.raises(ValueError, match="size must be one of tiny, lite, mid, base, deep, not 'huge'"):
+    with pytest.raises(ValueError, match="size must be one of tiny, lite, mid, base, deep, wide, large, not 'huge'"):
         CRNNSettings("huge")
     with pytest.raises(ValueError, match="dropout must be at least 0 and below 1"):
         CRNNSettings(dropout=1.0)
