@@ -14,7 +14,6 @@ folders are gone from the earlier page. All rounds are stepped through in this p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -28,10 +27,10 @@ from matplotlib.figure import Figure
 
 import fedray
 from benchmarks import study
+from benchmarks.stepped import kept
 from fedray.experiment import RunState
 from fedray.report.bootstrap import Counts
 from fedray.report.canvas import STYLE
-from fedray.storage.files import write_atomically
 
 MEAN = "mean"
 
@@ -100,11 +99,8 @@ ARMS = {arm_of(defence): "none" for defence in DEFENCES} | {
 }
 
 
-def play(arm: str, seed: int, place: Path, task: Task) -> Run:
-    """The scores of a run's best round, and its right answers by speaker. A finished run is read from `place`."""
-    file = place / "run.json"
-    if file.exists():
-        return dict(json.loads(file.read_text(encoding="utf-8")))
+def play(arm: str, seed: int, task: Task) -> Run:
+    """The scores of a run's best round, and its right answers by speaker."""
     given = [*DEFENCES[arm.partition(", ")[0]], f"attack={ARMS[arm]}"]
     given = [one.replace("TRAINING", task.training).replace("TARGET", task.target) for one in given]
     given += [f"seed={seed}", f"data.seed={seed}", f"rounds={task.rounds}"]
@@ -121,8 +117,6 @@ def play(arm: str, seed: int, place: Path, task: Task) -> Run:
         fooled = [row["errors"] == 0 for row in bench.evaluate(best, BACKDOOR, final=True).predictions]
         found["success"] = 100 * mean(fooled)
     found["counts"] = study.packed(right_by_speaker(test.predictions))
-    place.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, lambda path: path.write_text(json.dumps(found), encoding="utf-8"))
     return found
 
 
@@ -227,25 +221,24 @@ def main() -> None:
     task, page = (RECOGNISER, "attacks_recogniser") if chosen.recogniser else (KEYWORDS, "attacks")
     before = study.page_before(page, rounds=task.rounds).get("found", {})
     place = study.place(chosen.runs / page)
-    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, task))
+    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: kept(to, lambda: play(arm, seed, task)))
     text = f"""# Attacks against defences
 
 {task.about}
 {task.rounds} rounds at a falling rate, mean ± SD over seeds. Of each attack's strengths, the one that hurts a defence
 most on dev counts. `its success`: utterances that the backdoor's tone turns into its target. Differences have 95 %
 intervals from a paired bootstrap over speakers. Empty cells have not run yet.
-
-![Scores by defence and attack]({page}.png)
 """
     by_share = {share: chosen_by_attackers(found, share) for share in SHARES}
     by_share = {
         share: table for share, table in by_share.items() if any(len(attacks) > 1 for attacks in table.values())
     }
+    if by_share:
+        text += f"\n![Scores by defence and attack]({page}.png)\n"
+        draw(by_share, study.RESULTS / f"{page}.png")
     for share, table in by_share.items():
         text += f"\n## {100 * share:g} % of the clients attack\n\n{tables(table, task.rounds)}"
     print(text)
-    if by_share:
-        draw(by_share, study.RESULTS / f"{page}.png")
     command = study.command(parser, chosen)
     study.write(page, text, {"rounds": task.rounds, "found": found}, command, study.seeds(found))
 

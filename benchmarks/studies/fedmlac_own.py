@@ -16,7 +16,6 @@ command resumes the study: it keeps finished runs.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 import fedray
 from benchmarks import study
 from benchmarks.rates import best_of, tune
-from fedray.storage.files import write_atomically
+from benchmarks.stepped import kept
 
 SGD = "client: {lr: 0.3, batch: 8, epochs: 2, clip: 5}, pretrain: {steps: 0}"
 ARMS = {
@@ -85,14 +84,8 @@ def settings(data: str) -> list[str]:
     ]
 
 
-def play(data: str, arm: str, rate: float, seed: int, place: Path, rounds: int) -> dict[str, Any]:
-    """The scores of each of an arm's models: of each client after each quarter of the rounds, and on new speakers.
-
-    A finished run is read from `place`.
-    """
-    file = place / "run.json"
-    if file.exists():
-        return dict(json.loads(file.read_text(encoding="utf-8")))
+def play(data: str, arm: str, rate: float, seed: int, rounds: int) -> dict[str, Any]:
+    """The scores of each of an arm's models: of each client after each quarter of the rounds, and on new speakers."""
     print(f"{data}, {arm}, rate {rate:g}, seed {seed}, {rounds} rounds", flush=True)
     base, changes = ARMS[arm]
     given = [f"seed={seed}", f"data.seed={seed}", "data.own_share=0.2", f"rounds={rounds}"]
@@ -127,8 +120,6 @@ def play(data: str, arm: str, rate: float, seed: int, place: Path, rounds: int) 
             shared = bench.evaluate(state, "test").metrics
             new[BROADCAST] = {name: shared[f"test/{name}"] for name in (F1, ACCURACY)}
     found = {"quarters": quarters, "new": new}
-    place.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, lambda path: path.write_text(json.dumps(found), encoding="utf-8"))
     return found
 
 
@@ -157,7 +148,7 @@ def played(data: str, known: Mapping[str, Any], chosen: argparse.Namespace) -> d
     def trial(row: str, rate: float) -> float:
         arm, model = ROWS[row]
         place = at / "tuning" / f"{study.folder_name(arm)}-{rate:g}"
-        run = play(data, arm, rate, TUNING, place, max(1, chosen.rounds // 2))
+        run = kept(place, lambda: play(data, arm, rate, TUNING, max(1, chosen.rounds // 2)))
         return mean(of_clients(run["quarters"][-1], model, score).values())
 
     for row in ROWS:
@@ -169,7 +160,8 @@ def played(data: str, known: Mapping[str, Any], chosen: argparse.Namespace) -> d
 
     def one(row: str, seed: int, to: Path) -> dict[str, Any]:
         (arm, model), rate = ROWS[row], best_of(tuned[row])
-        return of_row(play(data, arm, rate, seed, to, chosen.rounds), model, seed, rate, score)
+        found = kept(to, lambda: play(data, arm, rate, seed, chosen.rounds))
+        return of_row(found, model, seed, rate, score)
 
     return {"tuned": tuned, "found": study.gathered(known.get("found", {}), ROWS, chosen, place_of, one)}
 

@@ -15,7 +15,6 @@ study: it keeps finished runs.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -25,8 +24,8 @@ from typing import Any
 import fedray
 from benchmarks import study
 from benchmarks.rates import best_of, tune
+from benchmarks.stepped import kept
 from fedray.report.bootstrap import Counts
-from fedray.storage.files import write_atomically
 
 ARMS = {
     "FedAvg": "baselines/fedavg",
@@ -66,14 +65,11 @@ def rates_of(arm: str) -> tuple[float, ...]:
     return RATES if reference(arm) == "FedAvg" else RATES_OF_NORMS
 
 
-def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: int) -> dict[str, Any]:
+def play(clients: str, arm: str, rate: float, seed: int, rounds: int) -> dict[str, Any]:
     """The personal accuracy of each client on what it holds out, as training goes, and that of the shared model.
 
-    `rounds`: of the small network. A finished run is read from `place`.
+    `rounds`: of the small network.
     """
-    file = place / "run.json"
-    if file.exists():
-        return dict(json.loads(file.read_text(encoding="utf-8")))
     rounds = rounds if reference(arm) == "FedAvg" else round(NORMS * rounds)
     settings = [f"seed={seed}", f"data.seed={seed}", f"data.clients={CLIENTS[clients]}", f"rounds={rounds}"]
     settings += [f"algorithm.client.lr={rate:g}", "evaluation.personal_every=0", f"evaluation.every={rounds}"]
@@ -95,8 +91,6 @@ def play(clients: str, arm: str, rate: float, seed: int, place: Path, rounds: in
         "shared": shared,
         "MB": (traffic["up_bytes"] + traffic["down_bytes"]) / 1e6,
     }
-    place.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, lambda path: path.write_text(json.dumps(found), encoding="utf-8"))
     return found
 
 
@@ -118,7 +112,8 @@ def played(clients: str, known: dict[str, Any], chosen: argparse.Namespace) -> d
     def score(arm: str, rate: float) -> float:
         print(f"{clients}, {arm}, rate {rate:g}, seed {TUNING}", flush=True)
         place = at / "tuning" / f"{study.folder_name(arm)}-{rate:g}"
-        return float(play(clients, arm, rate, TUNING, place, chosen.rounds // 2)["rounds"][-1][1])
+        run = kept(place, lambda: play(clients, arm, rate, TUNING, chosen.rounds // 2))
+        return float(run["rounds"][-1][1])
 
     for arm in ARMS:
         if arm in chosen.arms and arm not in tuned:
@@ -128,7 +123,7 @@ def played(clients: str, known: dict[str, Any], chosen: argparse.Namespace) -> d
         return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{best_of(tuned[arm]):g}"
 
     def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
-        return play(clients, arm, best_of(tuned[arm]), seed, to, chosen.rounds)
+        return kept(to, lambda: play(clients, arm, best_of(tuned[arm]), seed, chosen.rounds))
 
     return {"tuned": tuned, "found": study.gathered(known.get("found", {}), ARMS, chosen, place_of, one)}
 

@@ -5,11 +5,11 @@
 60 clients, each one speaker; half speak the first dialect and five the last (configs/fedavg/agnostic.yaml). FedAvg
 takes the rate of the clients that is best on dev with seed TUNING, and all other arms take it too. Then each arm takes
 its server's rate, and AFL and q-FFL their own setting: for FedAvg the best on dev with seed TUNING, for the others the
-one whose worst dialect is best there. The best round of a
-run is that of the lowest WER on dev. Personal models (Ditto; FedMem, a memory beside FedAvg's model) are scored on
-utterances that clients hold out, and so are the others. In the arms "fast phones" the phones of the smallest dialect
-are slow, and the server takes the first 20 of 26. Writes benchmarks/results/worst_group.md, .json and .png. The same
-command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
+one whose worst dialect is best there. The best round of a run is that of the lowest WER on dev. Personal models (Ditto;
+FedMem, a memory beside FedAvg's model) are scored on utterances that clients hold out, and so are the others. In the
+arms "fast phones" the phones of the smallest dialect are slow, and the server takes the first 20 of 26. Writes
+benchmarks/results/worst_group.md, .json and .png. The same command resumes the study: it keeps finished runs, and takes
+runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def overrides(arm: str, setting: str, rate: float, seed: int, chosen: argparse.N
         given.append(f"model.init={study.place(chosen.runs)(FEDAVG, seed) / 'model' / 'model.pt'}")
     else:
         given += [f"rounds={chosen.rounds}", f"algorithm.client.lr={rate:g}"]
-    words = {"RATE": f"{rate:g}", "SGD": SGD.replace("RATE", f"{rate:g}"), "MEMORY": MEMORY}
+    words = {"SGD": SGD, "MEMORY": MEMORY, "RATE": f"{rate:g}"}  # in this order: SGD has a RATE
     for one in ARMS[arm][setting]:
         for word, meant in words.items():
             one = one.replace(word, meant)
@@ -121,7 +121,8 @@ def scores(folder: Path, arm: str) -> dict[str, Dialects]:
 
 def personal(folder: Path, split: str) -> list[dict[str, Any]]:
     """The rows of personal_predictions.tsv on a split."""
-    table = csv.DictReader(io.StringIO(RunFolder(folder).read_text("personal_predictions.tsv")), delimiter="\t")
+    text = RunFolder(folder).read_text("personal_predictions.tsv")
+    table = csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
     numbers = ("words", "errors")
     return [row | {name: int(row[name]) for name in numbers} for row in table if row["split"] == split]
 
