@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
 from benchmarks import study
+from benchmarks.studies import attacks
 from benchmarks.studies.attacks import (
     ARMS,
     ATTACKS,
@@ -16,7 +18,6 @@ from benchmarks.studies.attacks import (
     chosen_by_attackers,
     draw,
     tables,
-    worst,
 )  # fmt: skip
 
 
@@ -59,9 +60,20 @@ def test_the_picture_has_a_panel_for_each_share(tmp_path: Path) -> None:
     assert (tmp_path / "attacks.png").stat().st_size > 10_000
 
 
-def test_an_attacker_chooses_by_dev() -> None:
-    weak, strong = [run(0, dev=60.0)], [run(9, dev=40.0)]
-    assert worst([weak, strong]) is strong
+def test_an_attacker_chooses_by_dev_of_the_first_seed() -> None:
+    """Of the other seeds only the strongest runs. One strength of ALIE has not run: the attacker cannot choose yet."""
+    devs = {"noise 1": 60.0, "noise 2": 40.0, "min-max 1": 30.0, "min-max 2": 50.0, "ALIE 1": 10.0, NOBODY: 80.0}
+    played = []
+
+    def play(arm: str, seed: int, place: Path) -> dict[str, Any]:
+        played.append((arm, seed))
+        return run(5, dev=devs[arm.rpartition(", ")[2]]) | {"seed": seed}
+
+    arms = [arm_of(MEAN), *(arm for arm in ARMS if arm.startswith(f"{MEAN}, 30 %") and arm.rpartition(", ")[2] in devs)]
+    found = attacks.played({}, argparse.Namespace(arms=arms, seeds=[1], runs=Path("nowhere")), play)
+    assert played[: len(arms)] == [(arm, 0) for arm in arms]
+    assert played[len(arms) :] == [(f"{MEAN}, {one}", 1) for one in (NOBODY, "30 %, noise 2", "30 %, min-max 1")]
+    assert {arm: len(runs) for arm, runs in found.items()} == {arm: 2 if (arm, 1) in played else 1 for arm in arms}
 
 
 def test_a_table_has_what_has_run_completely() -> None:

@@ -4,18 +4,21 @@
 
 50 clients with keywords, ten a round, 60 rounds (configs/attacks/keywords.yaml); with --recogniser 60 clients with
 sentences, ten a round, 30 rounds (recognition.yaml). An arm is a defence, and the strength of an attack by a share
-of the clients: "median, 30 %, noise 2". The strength with the lowest mean dev accuracy over seeds counts, for each
-defence by itself, as an attacker who knows the defence would choose. Test scores are those of the best round by dev. A
-backdoor's success is the share of test utterances, other than its target, that its tone turns into the target. Writes
-benchmarks/results/attacks.md, .json and .png (attacks_recogniser), which have the attacks of which all strengths have
-run with the seeds of the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose
+of the clients: "median, 30 %, noise 2". The strength with the lowest dev accuracy with seed FIRST counts, for each
+defence by itself, as an attacker who knows the defence would choose; the others run with that seed alone. A defence
+takes the server's rate that is best on dev without attackers with seed TUNING. Test scores are those of the best round
+by dev. A backdoor's success is the share of test utterances, other than its target, that its tone turns into the
+target. Writes benchmarks/results/attacks.md, .json and .png (attacks_recogniser), which have the attacks that have run
+with the seeds of the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose
 folders are gone from the earlier page. All rounds are stepped through in this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import argparse
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -26,13 +29,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import fedray
-from benchmarks import study
+from benchmarks import rates, study
 from benchmarks.stepped import kept
-from fedray.experiment import RunState
 from fedray.report.bootstrap import Counts
 from fedray.report.canvas import STYLE
 
 MEAN = "mean"
+FIRST, TUNING = 0, 7  # seeds
+RATES = (0.5, 1.0, 2.0, 4.0)  # of the server
 
 
 @dataclass(frozen=True)
@@ -99,25 +103,39 @@ ARMS = {arm_of(defence): "none" for defence in DEFENCES} | {
 }
 
 
-def play(arm: str, seed: int, task: Task) -> Run:
-    """The scores of a run's best round, and its right answers by speaker."""
-    given = [*DEFENCES[arm.partition(", ")[0]], f"attack={ARMS[arm]}"]
+def play(arm: str, lr: float, seed: int, task: Task) -> Run:
+    """The scores of a run's best round, and its right answers by speaker. `lr`: the server's rate."""
+    given = [*DEFENCES[arm.partition(", ")[0]], f"attack={ARMS[arm]}", f"server_optimizer.lr={lr:g}"]
     given = [one.replace("TRAINING", task.training).replace("TARGET", task.target) for one in given]
     given += [f"seed={seed}", f"data.seed={seed}", f"rounds={task.rounds}"]
     bench = fedray.open(study.ROOT / task.config, given)
-    state, scored = bench.start(), list[tuple[float, RunState]]()
+    state, dev = bench.start(), -1.0
+    best = state
     for _ in range(task.rounds):
         state, row = bench.step(state)
-        if (dev := score(row, "dev")) is not None:
-            scored.append((dev, state))
-    dev, best = max(scored, key=lambda one: one[0])
+        if (now := score(row, "dev")) is not None and now > dev:
+            dev, best = now, state
     test = bench.evaluate(best, "test", final=True)
-    found = {"seed": seed, "dev": dev, "test": score(test.metrics, "test"), "round": best.round}
+    found = {"seed": seed, "rate": lr, "dev": dev, "test": score(test.metrics, "test"), "round": best.round}
     if BACKDOOR in bench.data.splits():
         fooled = [row["errors"] == 0 for row in bench.evaluate(best, BACKDOOR, final=True).predictions]
         found["success"] = 100 * mean(fooled)
     found["counts"] = study.packed(right_by_speaker(test.predictions))
     return found
+
+
+def settled(known: Mapping[str, Mapping[str, float]], chosen: argparse.Namespace, task: Task) -> dict[str, Any]:
+    """Defence -> the dev score of each rate of the server, without attackers. `known`: those of the earlier page."""
+
+    def tried(defence: str, lr: float) -> float:
+        arm = arm_of(defence)
+        print(f"{arm}, rate {lr:g}, seed {TUNING}", flush=True)
+        place = chosen.runs / "tuning" / study.folder_name(f"{arm} {lr:g}")
+        return float(kept(place, lambda: play(arm, lr, TUNING, task))["dev"])
+
+    return {
+        defence: known.get(defence) or rates.tune(RATES, slice(1, 3), partial(tried, defence)) for defence in DEFENCES
+    }
 
 
 def score(row: Mapping[str, Any], split: str) -> float | None:
@@ -136,23 +154,36 @@ def right_by_speaker(rows: Sequence[Mapping[str, Any]]) -> Counts:
 
 
 def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str, Sequence[Run]]]:
-    """Defence -> attack -> the runs of its worst strength, for what has run completely."""
+    """Defence -> attack -> the runs of the strength that the attacker chooses, for what has run completely."""
     table: dict[str, dict[str, Sequence[Run]]] = {}
     for defence in DEFENCES:
         clean = found.get(arm_of(defence), [])
         if not clean:
             continue
         table[defence] = {NOBODY: clean}
-        for attack, sections in ATTACKS.items():
-            strengths = [found.get(arm_of(defence, attack, share, number), []) for number in range(len(sections))]
-            if all(study.seeds({"": runs}) == study.seeds({"": clean}) for runs in strengths):
-                table[defence][attack] = worst(strengths)
+        for attack in ATTACKS:
+            runs = found.get(strongest(found, defence, attack, share) or "", [])
+            if study.seeds({"": runs}) == study.seeds({"": clean}):
+                table[defence][attack] = runs
     return table
 
 
-def worst(strengths: Sequence[Sequence[Run]]) -> Sequence[Run]:
-    """The runs of the strength that an attacker would choose: the lowest mean accuracy on dev."""
-    return min(strengths, key=lambda runs: mean(run["dev"] for run in runs))
+def strongest(found: study.Found, defence: str, attack: str, share: float) -> str | None:
+    """The arm of an attack with the lowest score on dev with seed FIRST; None: not all its strengths have run."""
+    arms = [arm_of(defence, attack, share, number) for number in range(len(ATTACKS[attack]))]
+    scores = {arm: run["dev"] for arm in arms for run in found.get(arm, []) if run["seed"] == FIRST}
+    return min(scores, key=scores.__getitem__) if scores.keys() == {*arms} else None
+
+
+def played(
+    before: study.Found, chosen: argparse.Namespace, play: Callable[[str, int, Path], Run]
+) -> dict[str, list[Run]]:
+    """The runs of each arm: all strengths with seed FIRST, and the strongest with the other seeds."""
+    place, first = study.place(chosen.runs), argparse.Namespace(arms=chosen.arms, seeds=[FIRST])
+    found = study.gathered(before, ARMS, first, place, play)
+    kept = {strongest(found, *of) for of in product(DEFENCES, ATTACKS, SHARES)}
+    arms = [arm for arm in ARMS if arm.endswith(NOBODY) or arm in kept]
+    return found | study.gathered(found, arms, chosen, place, play)
 
 
 def tables(found: Mapping[str, Mapping[str, Sequence[Run]]], rounds: int) -> str:
@@ -219,15 +250,21 @@ def main() -> None:
     chosen = parser.parse_args()
     study.check_arms(parser, chosen, ARMS)
     task, page = (RECOGNISER, "attacks_recogniser") if chosen.recogniser else (KEYWORDS, "attacks")
-    before = study.page_before(page, rounds=task.rounds).get("found", {})
-    place = study.place(chosen.runs / page)
-    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: kept(to, lambda: play(arm, seed, task)))
+    chosen.runs /= page
+    before = study.page_before(page, rounds=task.rounds, rates=list(RATES))
+    tuned = settled(before.get("tuned", {}), chosen, task)
+
+    def one(arm: str, seed: int, place: Path) -> Run:
+        lr = rates.best_of(tuned[arm.partition(", ")[0]])
+        return kept(place, lambda: play(arm, lr, seed, task))
+
+    found = played(before.get("found", {}), chosen, one)
     text = f"""# Attacks against defences
 
 {task.about}
 {task.rounds} rounds at a falling rate, mean ± SD over seeds. Of each attack's strengths, the one that hurts a defence
-most on dev counts. `its success`: utterances that the backdoor's tone turns into its target. Differences have 95 %
-intervals from a paired bootstrap over speakers. Empty cells have not run yet.
+most on dev of seed {FIRST} counts. `its success`: utterances that the backdoor's tone turns into its target.
+Differences have 95 % intervals from a paired bootstrap over speakers. Empty cells have not run yet.
 """
     by_share = {share: chosen_by_attackers(found, share) for share in SHARES}
     by_share = {
@@ -238,9 +275,11 @@ intervals from a paired bootstrap over speakers. Empty cells have not run yet.
         draw(by_share, study.RESULTS / f"{page}.png")
     for share, table in by_share.items():
         text += f"\n## {100 * share:g} % of the clients attack\n\n{tables(table, task.rounds)}"
+    text += f"\n## The server's rate, by dev of seed {TUNING} without attackers\n\n{rates.table(RATES, tuned)}\n"
     print(text)
     command = study.command(parser, chosen)
-    study.write(page, text, {"rounds": task.rounds, "found": found}, command, study.seeds(found))
+    numbers = {"rounds": task.rounds, "rates": RATES, "tuned": tuned, "found": found}
+    study.write(page, text, numbers, command, study.seeds(found))
 
 
 if __name__ == "__main__":
