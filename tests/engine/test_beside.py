@@ -18,6 +18,7 @@ from ray.util import placement_group_table
 from fedray.core.types import RunError
 from fedray.engine.driver import session
 from fedray.engine.driver.interrupts import Terminated
+from fedray.engine.telemetry.events import Event
 from fedray.engine.telemetry.progress import Display
 from fedray.runs.folder import RunFolder
 from fedray.runs.standing import ATTACH, Standing, standing
@@ -200,3 +201,20 @@ def test_whoever_waits_can_be_ended_at_once(
     assert time.monotonic() - sent[0] < 10, "on an idle machine a second"
     assert said[0] == "waiting for room for the client actor (4 cores): others hold 4 cores"
     gone()
+
+
+def test_a_signal_that_comes_after_the_last_round_ends_the_caller_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a study, which would go on to its next run."""
+    show = Display.show
+
+    def shown(display: Display, event: Event) -> None:
+        show(display, event)
+        if event.kind == "end":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Display, "show", shown)
+    with pytest.raises(Terminated, match="run is finished, with results.json"):
+        toys.run(tmp_path / "run", rounds=1)
+    assert (tmp_path / "run" / "results.json").exists()

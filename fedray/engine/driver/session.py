@@ -241,8 +241,11 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
                 seen = event.number + 1
                 if event.kind == "end":
                     results = _end(finished, folder)
-                    if obeyed and "stopped" in results:  # else a caller's loop would continue with its next run
-                        raise interrupts.error(f"stopped after round {results['stopped'] or 0}; {_remedy(folder)}")
+                    stopped = "stopped" in results
+                    # A run may be finished before it hears of the signal. A caller's loop must end even so.
+                    if interrupts.count > 1 or (obeyed and stopped):
+                        after = f"stopped after round {results['stopped'] or 0}; {_remedy(folder)}" if stopped else ""
+                        raise interrupts.error(after or f"{RunFolder(folder).place} is finished, with results.json")
                     return results
 
 
