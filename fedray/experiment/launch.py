@@ -27,7 +27,7 @@ from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register, tell_replaced
 from fedray.experiment.description import Description, carried_on, description
 from fedray.experiment.fitted import fitted
-from fedray.experiment.learnable import tell_unlearnable
+from fedray.experiment.learnable import tell_slow, tell_unlearnable
 from fedray.experiment.private import paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
@@ -59,6 +59,7 @@ def run(
     with places.unless_begun(where, keep=out is not None and os.path.isdir(where)):
         session.connect(lasting=detach)
         shares = share(checked.engine, session.resources())
+        tell_slow(checked, shares.gpus)
         if not shares.gpus:
             compile_beside(checked)
         program = build(checked, source, where, shares)

@@ -1,4 +1,4 @@
-"""Before a run: what its model cannot learn is told, and a run that would learn little of its speech is refused."""
+"""Before a run: what its model cannot learn, or learns slowly, is told; a run that would learn little is refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from fedray.algorithms import ALGORITHMS
 from fedray.core.algorithm import Algorithm
@@ -56,3 +57,14 @@ def tell_unlearnable(config: Config, algorithm: Algorithm, data: SpeechData) -> 
     """Print what the model cannot learn. ValueError: as `check_learnable`."""
     if (text := check_learnable(config, algorithm, data)) is not None:
         print(f"warning: {text}", file=sys.stderr)
+
+
+def tell_slow(config: Config, gpus: float) -> None:
+    """Warn of bfloat16 on a processor that lacks instructions for it. `gpus`: of a client actor."""
+    asked = getattr(getattr(config.algorithm.settings, "client", None), "precision", None)
+    if asked == "bf16" and not gpus and torch.backends.cpu.get_cpu_capability() in ("NO AVX", "AVX2"):
+        print(
+            "warning: algorithm.client.precision=bf16 is several times slower than float32 on this processor, which "
+            "lacks AVX-512",
+            file=sys.stderr,
+        )

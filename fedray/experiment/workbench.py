@@ -31,7 +31,7 @@ from fedray.engine.telemetry.progress import Display
 from fedray.experiment.builders import build_data, build_plan, build_program
 from fedray.experiment.checks import check
 from fedray.experiment.config import Config, Given, load, register, tell_replaced
-from fedray.experiment.learnable import tell_unlearnable
+from fedray.experiment.learnable import tell_slow, tell_unlearnable
 from fedray.runs import places
 from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import RunFolder
@@ -53,6 +53,7 @@ def open(
     tell_replaced(loaded, source)
     gpus = float(torch.cuda.is_available() and checked.engine.gpus_per_client != 0)
     gpu.set_up(gpus)
+    tell_slow(checked, gpus)
     data, _ = build_data(checked, source, _one_by_one)
     states = StatesInMemory()
     program = build_program(checked, data, states, gpus)

@@ -16,6 +16,7 @@ from fedray.config.source import ConfigError
 from fedray.data.corpora import CORPORA
 from fedray.engine.driver import session
 from fedray.experiment.checks import corpus_reader, most_clients
+from fedray.experiment.learnable import tell_slow
 from fedray.experiment.pretraining import pretrain
 from fedray.sweep.study import Study
 from tests import keywords
@@ -233,3 +234,11 @@ def test_pre_training_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="unknown key data.options.clas"):
         pretrain(given, ["data.options.clas=x"], out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_slow_arithmetic_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    config, _ = experiment.load("fedavg/keywords.yaml", ["algorithm.client.precision=bf16"])
+    for instructions, gpus, told in (("AVX2", 0.0, True), ("AVX512", 0.0, False), ("AVX2", 0.5, False)):
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda found=instructions: found)
+        tell_slow(config, gpus)
+        assert ("bf16 is several times slower" in capsys.readouterr().err) is told
