@@ -35,8 +35,7 @@ __all__ = [
     "by_speaker",
     "by_utterance",
     "change",
-    "check_arms",
-    "choose_arms",
+    "chosen",
     "command",
     "common",
     "folder_name",
@@ -219,19 +218,23 @@ def place(runs: Path) -> Callable[[str, int], Path]:
     return lambda arm, seed: runs / f"seed-{seed}" / folder_name(arm)
 
 
-def choose_arms(parser: argparse.ArgumentParser) -> None:
-    """Give a study the option --arms of `gathered`."""
+def chosen(
+    parser: argparse.ArgumentParser, arms: Iterable[str] | Callable[[argparse.Namespace], Iterable[str]],
+    arguments: Sequence[str] | None = None,
+) -> argparse.Namespace:  # fmt: skip
+    """The options of a study, --arms of `gathered` among them. A text that is in no arm's name ends the program.
+
+    `arms`: the study's arms, or a function of the other options that names them. `arguments`: None: the program's.
+    """
     parser.add_argument(
         "--arms", nargs="+", default=[""], help="only the arms of these names, or with a text in theirs"
     )
-
-
-def check_arms(parser: argparse.ArgumentParser, chosen: argparse.Namespace, arms: Iterable[str]) -> None:
-    """End the program if a text of --arms is in the name of none of the study's arms."""
-    arms = list(arms)
-    for text in chosen.arms:
-        if not any(text in arm for arm in arms):
-            parser.error(f"--arms: no arm has {text!r} in its name: {'; '.join(arms)}")
+    options = parser.parse_args(arguments)
+    known = list(arms(options) if callable(arms) else arms)
+    for text in options.arms:
+        if not any(text in arm for arm in known):
+            parser.error(f"--arms: no arm has {text!r} in its name: {'; '.join(known)}")
+    return options
 
 
 def folder_name(arm: str) -> str:

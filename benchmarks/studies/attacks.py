@@ -246,9 +246,7 @@ def points(before: Sequence[Run], after: Sequence[Run]) -> str:
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-attacks")
     parser.add_argument("--recogniser", action="store_true", help="attack the recogniser")
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     task, page = (RECOGNISER, "attacks_recogniser") if chosen.recogniser else (KEYWORDS, "attacks")
     chosen.runs /= page
     before = study.page_before(page, rounds=task.rounds, rates=list(RATES))

@@ -206,9 +206,7 @@ def row(name: str, found: list[dict[str, Any]], rounds: int) -> dict[str, object
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-encoders", rounds=15)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     before = study.page_before("encoders", rounds=chosen.rounds)
     tuned = before.get("tuned", {})
     found = study.gathered(

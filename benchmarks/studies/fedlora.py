@@ -150,9 +150,7 @@ def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedlora")
     parser.set_defaults(seeds=None)  # three; for digits, all splits
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, METHODS)
+    chosen = study.chosen(parser, METHODS)
     for corpus in chosen.only:
         seeds = chosen.seeds or range(len(SERVERS) if corpus == "digits" else 3)
         found = study.gathered(

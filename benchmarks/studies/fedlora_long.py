@@ -201,10 +201,8 @@ def draw(found: study.Found, path: Path) -> None:
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedlora-long", rounds=200)
     parser.add_argument("--only", nargs="+", choices=SHOWN, default=list(SHOWN))
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
+    chosen = study.chosen(parser, lambda options: [arm for corpus in options.only for arm in arms(corpus)])
     for corpus in chosen.only:
-        study.check_arms(parser, chosen, arms(corpus))
         found, name = played(corpus, chosen), f"fedlora_long_{corpus}"
         text = f"# FedLoRA with early stopping: {corpus}\n\nTest WER in percent of the best round by dev, mean over "
         text += "seeds, and changes in points from the server's model and from\nFedAvg, with 95 % intervals from a "

@@ -189,9 +189,7 @@ def by_client(runs: Sequence[Mapping[str, Any]]) -> float:
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedmem-variants")
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS))
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, [NONE, *VARIANTS])
+    chosen = study.chosen(parser, [NONE, *VARIANTS])
     torch.set_num_threads(1)
     SpeechToText.evaluation_batch = BATCH
     for way in chosen.only:

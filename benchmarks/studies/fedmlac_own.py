@@ -203,9 +203,7 @@ def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedmlac-own")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--data", choices=list(DATA), default=next(iter(DATA)))
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ROWS)
+    chosen = study.chosen(parser, ROWS)
     names = [str(chosen.rounds)] if chosen.rounds != ROUNDS else []
     page, score = "_".join(["fedmlac_own", chosen.data, *names]), DATA[chosen.data][0]
     same = {"data": chosen.data, "rounds": chosen.rounds}

@@ -70,9 +70,7 @@ def table(found: study.Found) -> str:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedmlac-wandering", rounds=LENGTH)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
 
     before = study.page_before("fedmlac_wandering", rounds=chosen.rounds).get("found", {})
     found = study.gathered(

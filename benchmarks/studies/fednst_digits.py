@@ -155,9 +155,7 @@ def gain(runs: Sequence[dict[str, Any]], reference: Sequence[dict[str, Any]], se
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-digits", rounds=60, seeds=range(len(SERVERS)))
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
 
     def place(arm: str, split: int) -> Path:
         return Path(chosen.runs / f"split-{split}" / study.folder_name(arm))

@@ -160,9 +160,7 @@ def row(arm: str, found: study.Found, rounds: int) -> dict[str, str]:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fednst-whisper", rounds=20)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     before = study.page_before("fednst_whisper", rounds=chosen.rounds)
     tuned = before.get("tuned", {})
     found = study.gathered(

@@ -53,9 +53,7 @@ def described(name: str) -> list[str]:
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedstar-corpora", rounds=100)
     parser.add_argument("--only", nargs="+", choices=list(CORPORA), default=list(CORPORA))
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, arms(1.0))
+    chosen = study.chosen(parser, arms(1.0))
     parts: dict[str, study.Found] = study.page_before("fedstar_corpora", rounds=chosen.rounds).get("found", {})
     for name in chosen.only:
         title = f"{name.replace('_', ' ')}, L = {100 * CORPORA[name].labels:g} %"

@@ -117,9 +117,7 @@ def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedstar-long", rounds=100)
     parser.add_argument("--clients", type=int, nargs="+", default=[5, 30], metavar="N")
     parser.add_argument("--labels", type=float, nargs="+", default=[0.03, 0.2], metavar="L")
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, arms(1.0))
+    chosen = study.chosen(parser, arms(1.0))
     parts: dict[str, study.Found] = study.page_before("fedstar_long", rounds=chosen.rounds).get("found", {})
     for count, labels in itertools.product(chosen.clients, chosen.labels):
         title = f"N = {count}, L = {100 * labels:g} %"

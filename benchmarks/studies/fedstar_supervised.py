@@ -39,10 +39,8 @@ def table(found: study.Found) -> str:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fedstar-supervised", rounds=100)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
+    chosen = study.chosen(parser, lambda options: arms(options.rounds))
     trained = arms(chosen.rounds)
-    study.check_arms(parser, chosen, trained)
     found = study.gathered(
         study.page_before("fedstar_supervised", rounds=chosen.rounds).get("found", {}), trained, chosen,
         study.place(chosen.runs),

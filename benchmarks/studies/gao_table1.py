@@ -241,7 +241,6 @@ def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-gao-table1")
     parser.set_defaults(seeds=None)  # five; for digits, all splits
     parser.add_argument("--corpus", choices=list(CORPORA), default="embedded")
-    study.choose_arms(parser)
     parser.add_argument("--rounds", type=int, help="of a run (default: 20, or as configured)")
     parser.add_argument(
         "--set",
@@ -250,10 +249,9 @@ def main() -> None:
         metavar="KEY=VALUE",
         help="overrides of all arms; of algorithm.client not for central AdamW",
     )
-    chosen = parser.parse_args()
+    chosen = study.chosen(parser, lambda options: CORPORA[options.corpus].arms())
     corpus, title = CORPORA[chosen.corpus], chosen.corpus
     known = corpus.arms()
-    study.check_arms(parser, chosen, known)
     if chosen.rounds is not None:
         corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
     chosen.seeds = chosen.seeds or [*range(len(SERVERS) if corpus.digits else 5)]

@@ -175,9 +175,7 @@ def row(arm: str, model: str, found_runs: list[dict[str, Any]]) -> dict[str, obj
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-inversion", rounds=10)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     before = study.page_before("inversion", rounds=chosen.rounds).get("found", {})
     place = study.place(chosen.runs)
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))

@@ -121,9 +121,7 @@ def draw(found: study.Found, path: Path) -> None:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-privacy-audit", rounds=60)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     before = study.page_before("privacy_audit", rounds=chosen.rounds).get("found", {})
 
     def place(arm: str, seed: int) -> Path:

@@ -113,9 +113,7 @@ def draw(found: study.Found, path: Path) -> None:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-privacy-cohorts", rounds=30)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     before = study.page_before("privacy_cohorts", rounds=chosen.rounds).get("found", {})
     alone = argparse.Namespace(seeds=[seed for seed in chosen.seeds if seed == LARGEST_SEED], arms=chosen.arms)
     parts = ([arm for arm in ARMS if arm != LARGEST], chosen), ([LARGEST], alone)

@@ -178,10 +178,8 @@ larger cohort's mean. *As simulated*: epsilon is that of the 4,000 clients."""
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = study.parser(__spec__.name, __doc__, "study-privacy", rounds=60)
     parser.add_argument("--only", nargs="+", choices=list(TITLES), default=list(TITLES))
-    study.choose_arms(parser)
     parser.add_argument("--small", action="store_true", help="a few clients; writes no page")
-    chosen = parser.parse_args(arguments)
-    study.check_arms(parser, chosen, [name for part in chosen.only for name in arms(part)])
+    chosen = study.chosen(parser, lambda options: [arm for part in options.only for arm in arms(part)], arguments)
     before = {} if chosen.small else study.page_before("privacy_embedded", rounds=chosen.rounds).get("found", {})
     parts: dict[str, study.Found] = {}
     for part in TITLES:

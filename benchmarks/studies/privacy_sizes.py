@@ -160,9 +160,7 @@ def rows(found: study.Found, name: str, rounds: int) -> list[dict[str, str]]:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-privacy-sizes", rounds=40)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     page = study.page_before("privacy_sizes", rounds=chosen.rounds)
     tuned = tuned_rates(chosen, page.get("tuned", {}))
 

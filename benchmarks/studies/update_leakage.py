@@ -175,9 +175,7 @@ def draw(found: study.Found, path: Path) -> None:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-update-leakage", rounds=30)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     before = study.page_before("update_leakage", rounds=chosen.rounds).get("found", {})
     place = study.place(chosen.runs)
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))

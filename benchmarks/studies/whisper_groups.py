@@ -146,9 +146,7 @@ def wer(both: dict[str, Counts]) -> dict[str, float]:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-whisper-groups", rounds=15)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, METHODS)
+    chosen = study.chosen(parser, METHODS)
     before = study.page_before("whisper_groups", rounds=chosen.rounds)
     tuned = before.get("tuned", {})
     found = study.gathered(

@@ -223,9 +223,7 @@ def draw(found: study.Found, path: Path) -> None:
 
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-worst-group", rounds=60)
-    study.choose_arms(parser)
-    chosen = parser.parse_args()
-    study.check_arms(parser, chosen, ARMS)
+    chosen = study.chosen(parser, ARMS)
     page = study.page_before("worst_group", rounds=chosen.rounds)
     tuned = settled(chosen, page.get("tuned", {}))
     rate = best_of(tuned[RATE], min)
