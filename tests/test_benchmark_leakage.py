@@ -46,3 +46,14 @@ def test_every_inversion_is_a_valid_configuration(arm: str, monkeypatch: pytest.
     config, source = experiment.load(study.ROOT / inversion.config(arm), overrides)
     experiment.check_setup(config, source)
     assert config.audit.utterances == (4 if "four" in arm else 1)
+
+
+def test_an_inversion_has_a_row_and_a_dot(tmp_path: Path) -> None:
+    first = {"likeness": 0.5, "likeness_low": 0.4, "likeness_high": 0.6, "others": 0.1, "first": 1.0, "chance": 0.1}
+    first["match"] = 0.9
+    runs = [{"seed": 0, "first": first, "last": first | {"likeness": 0.3, "likeness_low": 0.2}}]
+    arm = "keywords, CRNN: one clip"
+    row = inversion.row(arm, "last", runs)
+    assert (row["update"], row["likeness"], row["recognised (%)"]) == ("one clip", "0.30 [0.20, 0.60]", "100.0")
+    inversion.draw({arm: runs}, tmp_path / "inversion.png")
+    assert (tmp_path / "inversion.png").stat().st_size > 5_000

@@ -14,6 +14,7 @@ from the earlier page.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
@@ -24,6 +25,7 @@ import numpy as np
 import torch
 
 from benchmarks import outside, speechocean, study
+from benchmarks.pictures import Dot, dots
 from benchmarks.studies.update_leakage import DEFENCES
 from fedray.core.privacy.likeness import MODELS
 from fedray.data.features import audio
@@ -153,14 +155,20 @@ def _read(path: str) -> torch.Tensor:
     return audio.read(str(study.speech("speechocean") / path), MELS.sample_rate)
 
 
+def likeness(runs: Sequence[dict[str, Any]], model: str) -> Dot:
+    """The mean over seeds, and the lowest and the highest end of the seeds' intervals."""
+    ones = [run[model] for run in runs]
+    low, high = min(one["likeness_low"] for one in ones), max(one["likeness_high"] for one in ones)
+    return mean(one["likeness"] for one in ones), low, high
+
+
 def row(arm: str, model: str, found_runs: list[dict[str, Any]]) -> dict[str, object]:
     """The row of an arm's first or last model."""
     runs = [run[model] for run in found_runs]
-    low, high = min(run["likeness_low"] for run in runs), max(run["likeness_high"] for run in runs)
     found: dict[str, object] = {
         "update": arm.partition(": ")[2],
         "model": model,
-        "likeness": f"{mean(run['likeness'] for run in runs):.2f} [{low:.2f}, {high:.2f}]",
+        "likeness": "{:.2f} [{:.2f}, {:.2f}]".format(*likeness(found_runs, model)),
         "to others": f"{mean(run['others'] for run in runs):.2f}",
         "recognised (%)": study.spread([100 * run["first"] for run in runs]),
         "chance (%)": f"{mean(100 * run['chance'] for run in runs):.1f}",
@@ -171,6 +179,15 @@ def row(arm: str, model: str, found_runs: list[dict[str, Any]]) -> dict[str, obj
             if f"{kind} {name}" in runs[0]:
                 found[f"{title}, {words}"] = study.spread([run[f"{kind} {name}"] for run in runs])
     return found | {"seeds": ", ".join(str(run["seed"]) for run in found_runs)}
+
+
+def draw(found: study.Found, path: Path) -> None:
+    """Likeness by setup, update and model."""
+    panels: dict[str, dict[str, dict[str, Dot]]] = {}
+    for arm, runs in found.items():
+        setup, _, update = arm.partition(": ")
+        panels.setdefault(setup, {})[update] = {f"{model} model": likeness(runs, model) for model in MODELS}
+    dots(panels, "likeness to the true log-mels (0: none)", path, line=0)
 
 
 def main() -> None:
@@ -188,13 +205,16 @@ log-mels from what they send. *Likeness*: the correlation with the true log-mels
 each bin without its mean: mean over seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals
 over clients; *to others*: with other utterances of the same label or text, or with all where there is none.
 *Recognised*: no other utterance under attack is as similar as the true one. *Cosine*: of the reconstruction's gradient
-and the update, in the mean over tensors."""
+and the update, in the mean over tensors.
+
+![Likeness by update and model](inversion.png)"""
     ]
     for setup in dict.fromkeys(arm.partition(": ")[0] for arm in found):
         rows = [row(arm, model, runs) for arm, runs in found.items() if arm.startswith(setup) for model in MODELS]
         texts.append(f"## {setup[0].upper()}{setup[1:]}\n\n{study.table(rows)}")
     text = "\n\n".join(texts)
     print(text)
+    draw(found, study.RESULTS / "inversion.png")
     command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
     study.write("inversion", text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
 
