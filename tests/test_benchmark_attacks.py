@@ -50,6 +50,8 @@ def test_accuracies_and_changes() -> None:
         "20.0",
         "80.0 (backdoor)",
     ]
+    best = [cell.strip() for cell in lines[4].split("|")[1:-3]]
+    assert best == ["best defence", "mean", "median", "mean", "median"]
     changes = [[cell.strip().partition(" ")[0] for cell in line.split("|")[1:-1]] for line in lines[-2:]]
     assert changes == [["mean", "-50.0", "+0.0", ""], ["median", "+0.0", "-10.0", "-10.0"]]
 

@@ -205,7 +205,20 @@ def tables(found: Mapping[str, Mapping[str, Sequence[Run]]], rounds: int) -> str
         late = study.best_rounds([run["round"] for run in clean], [rounds] * len(clean))
         accuracies.append(row | {"best rounds, nobody": late})
         changes.append(change)
+    accuracies.append({"defence": "best defence"} | best_defences(found))
     return f"{study.table(accuracies)}\n\nThe change under attack, in points:\n\n{study.table(changes)}\n"
+
+
+def best_defences(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str, str]:
+    """Attack -> the defence with the highest mean score, and that with the lowest success of the backdoor."""
+    best = {}
+    for attack in (NOBODY, *ATTACKS):
+        scores = {
+            one: mean(run["test"] for run in attacks[attack]) for one, attacks in found.items() if attack in attacks
+        }
+        best |= {attack: max(scores, key=scores.__getitem__)} if scores else {}
+    fooled = {one: mean(run["success"] for run in of[BACKDOOR]) for one, of in found.items() if BACKDOOR in of}
+    return best | ({SUCCESS: min(fooled, key=fooled.__getitem__)} if fooled else {})
 
 
 def draw(found: Mapping[float, Mapping[str, Mapping[str, Sequence[Run]]]], path: Path) -> None:
