@@ -1,11 +1,12 @@
-"""Pictures of studies: scores of arms as dots with intervals."""
+"""Pictures of studies: scores of arms as dots with intervals, or as coloured squares."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -49,3 +50,29 @@ def _panel(axes: Axes, panel: Panel) -> None:
     axes.set_yticks(range(len(panel)), list(panel))
     axes.set_ylim(len(panel) - 0.5, -0.5)
     axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3)
+
+
+def squares(
+    panels: Mapping[str, Mapping[str, Mapping[str, float]]], columns: Sequence[str], bad: Collection[str], path: Path
+) -> None:
+    """A panel for each title: scores in percent, 0 red and 100 green. `bad`: columns where 100 is red.
+
+    `panels`: title -> row -> column -> score. A score that is missing leaves its square white.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(2 + 5 * len(panels), 4.6), layout="constrained")
+        places = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, (title, table) in zip(places, panels.items(), strict=True):
+            shown = np.array([[row.get(column, np.nan) for column in columns] for row in table.values()])
+            good = np.where([column in bad for column in columns], 100 - shown, shown)
+            axes.imshow(good, cmap="RdYlGn", vmin=0, vmax=100, aspect="auto")
+            for (row, column), value in np.ndenumerate(shown):
+                if not np.isnan(value):
+                    axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8)
+            axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
+            axes.set_yticks(range(len(table)), list(table))
+            axes.set_title(title)
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+            axes.grid(False)
+        figure.savefig(path, dpi=130)

@@ -19,6 +19,7 @@ from benchmarks.studies.attacks import (
     draw,
     tables,
 )  # fmt: skip
+from fedray import experiment
 
 
 def run(right: int, success: float | None = None, dev: float = 50.0) -> dict[str, Any]:
@@ -93,3 +94,11 @@ def test_a_table_has_what_has_run_completely() -> None:
     assert {defence: list(attacks) for defence, attacks in table.items()} == {MEAN: [NOBODY, "noise"]}
     assert table[MEAN]["noise"][0]["dev"] == 49.0
     assert list(chosen_by_attackers(found, 0.1)[MEAN]) == [NOBODY]
+
+
+def test_attackers_are_counted_for_the_cohorts_of_the_configurations() -> None:
+    for task in (attacks.KEYWORDS, attacks.RECOGNISER):
+        config, _ = experiment.load(study.ROOT / task.config)
+        assert config.cohort.size == attacks.COHORT
+    assert attacks.by_chance(0.3, attacks.KEYWORDS).startswith("15 of 50 clients attack.")
+    assert "in 20 of 60 rounds" in attacks.by_chance(0.3, attacks.KEYWORDS)

@@ -24,18 +24,17 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import matplotlib
-import numpy as np
-from matplotlib.figure import Figure
+from scipy.stats import hypergeom
 
 import fedray
 from benchmarks import rates, study
+from benchmarks.pictures import squares
 from benchmarks.stepped import kept
 from fedray.report.bootstrap import Counts
-from fedray.report.canvas import STYLE
 
 MEAN = "mean"
 FIRST, TUNING = 0, 7  # seeds
+COHORT = 10
 RATES = (0.5, 1.0, 2.0, 4.0)  # of the server
 
 
@@ -45,18 +44,19 @@ class Task:
 
     config: str
     rounds: int
+    clients: int  # of whom COHORT take part in a round
     target: str  # of the backdoor
     training: str
     about: str
 
 
 KEYWORDS = Task(
-    "configs/attacks/keywords.yaml", 60, "stop",
+    "configs/attacks/keywords.yaml", 60, 50, "stop",
     "client: {lr: 0.6, batch: 8, epochs: 2, clip: 5}, server: {lr: 0.3, batch: 8}, pretrain: {steps: 0}",
     "Embedded keywords, CRNN-Lite, 50 clients, ten a round. Test accuracy in percent; ten words, so chance is 10.",
 )  # fmt: skip
 RECOGNISER = Task(
-    "configs/attacks/recognition.yaml", 30, "play music",
+    "configs/attacks/recognition.yaml", 30, 60, "play music",
     "client: {lr: 0.25, batch: 6, epochs: 2, clip: 5}, server: {lr: 0.1, batch: 6, utterances: 60, clip: 5}, "
     "pretrain: {steps: 2600, lr: 3e-3, warmup: 100, batch: 8}",
     "Embedded sentences, a Conformer with CTC, 60 clients, ten a round, from a seed model. Test scores are 100 - WER.",
@@ -221,34 +221,27 @@ def best_defences(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str,
     return best | ({SUCCESS: min(fooled, key=fooled.__getitem__)} if fooled else {})
 
 
-def draw(found: Mapping[float, Mapping[str, Mapping[str, Sequence[Run]]]], path: Path) -> None:
-    """A panel for each share of attackers: the mean score of a defence (row) under an attack (column).
+def by_chance(share: float, task: Task) -> str:
+    """How many rounds have more attackers than a defence that assumes 30 % expects, in words."""
+    attackers = round(share * task.clients)
+    more, half = (task.rounds * hypergeom.sf(most, task.clients, attackers, COHORT) for most in (3, 4))
+    return (
+        f"{attackers} of {task.clients} clients attack. By chance more than three of a round's ten do in {more:.0f} of "
+        f"{task.rounds} rounds,\nand at least five in {half:.0f}: then no rule that trusts the majority can hold."
+    )
 
-    `found`: share -> defence -> attack -> runs. The last column is the success of the backdoor, which is bad.
-    """
-    columns = [NOBODY, *ATTACKS, SUCCESS]
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(2 + 5 * len(found), 4.6), layout="constrained")
-        panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
-        for axes, (share, table) in zip(panels, found.items(), strict=True):
-            shown = np.full((len(table), len(columns)), np.nan)
-            for row, attacks in enumerate(table.values()):
-                for attack, runs in attacks.items():
-                    shown[row, columns.index(attack)] = mean(run["test"] for run in runs)
-                if BACKDOOR in attacks:
-                    shown[row, -1] = mean(run["success"] for run in attacks[BACKDOOR])
-            good = np.where(np.arange(len(columns)) == len(columns) - 1, 100 - shown, shown)
-            axes.imshow(good, cmap="RdYlGn", vmin=0, vmax=100, aspect="auto")
-            for (row, column), value in np.ndenumerate(shown):
-                if not np.isnan(value):
-                    axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8)
-            axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
-            axes.set_yticks(range(len(table)), list(table))
-            axes.set_title(f"{100 * share:g} % of the clients attack")
-            axes.tick_params(length=0)
-            axes.spines[:].set_visible(False)
-            axes.grid(False)
-        figure.savefig(path, dpi=130)
+
+def draw(found: Mapping[float, Mapping[str, Mapping[str, Sequence[Run]]]], path: Path) -> None:
+    """A panel for each share of attackers: the mean score of a defence under an attack. `found`: share -> `tables`'."""
+    panels = {
+        f"{100 * share:g} % of the clients attack": {
+            defence: {attack: mean(run["test"] for run in runs) for attack, runs in attacks.items()}
+            | ({SUCCESS: mean(run["success"] for run in attacks[BACKDOOR])} if BACKDOOR in attacks else {})
+            for defence, attacks in table.items()
+        }
+        for share, table in found.items()
+    }
+    squares(panels, [NOBODY, *ATTACKS, SUCCESS], {SUCCESS}, path)
 
 
 def points(before: Sequence[Run], after: Sequence[Run]) -> str:
@@ -285,7 +278,9 @@ Differences have 95 % intervals from a paired bootstrap over speakers. Empty cel
         text += f"\n![Scores by defence and attack]({page}.png)\n"
         draw(by_share, study.RESULTS / f"{page}.png")
     for share, table in by_share.items():
-        text += f"\n## {100 * share:g} % of the clients attack\n\n{tables(table, task.rounds)}"
+        text += (
+            f"\n## {100 * share:g} % of the clients attack\n\n{by_chance(share, task)}\n\n{tables(table, task.rounds)}"
+        )
     text += f"\n## The server's rate, by dev of seed {TUNING} without attackers\n\n{rates.table(RATES, tuned)}\n"
     print(text)
     command = study.command(parser, chosen)
