@@ -42,12 +42,17 @@ def own(folder: Path) -> FileLock:
     """Make a folder that this process owns while it holds the returned lock."""
     lock = FileLock(f"{folder}{OWNED}")
     while True:
-        with suppress(FileNotFoundError):  # another process's `sweep` removed the parent folder
+        try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()
             folder.mkdir(exist_ok=True)
             if Path(lock.lock_file).exists():  # `sweep` may have removed the file between its creation and its lock
                 return lock
+        except FileNotFoundError:  # another process's `sweep` removed the parent folder
+            pass
+        except FileExistsError:  # so says `mkdir` too if the folder that it found is removed before it looks again
+            if any(path.is_file() or path.is_symlink() for path in (folder.parent, folder)):
+                raise
         lock.release()
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,3 +79,23 @@ for number in range(200):
     temporary.disown(folder, lock)"""
     ended = [subprocess.Popen([sys.executable, "-c", work], stderr=subprocess.PIPE, text=True) for _ in range(3)]
     assert [(process.communicate()[1], process.returncode) for process in ended] == [("", 0)] * 3
+
+
+def test_a_folder_that_vanishes_while_it_is_made_is_made_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mkdir` finds the parent folder, and then that it is gone; a file in its place is an error."""
+    made = Path.mkdir
+    refusals = [FileExistsError(17, "File exists")]
+
+    def vanishing(path: Path, *given: Any, **named: Any) -> None:
+        if path.name == "run" and refusals:
+            raise refusals.pop()
+        made(path, *given, **named)
+
+    monkeypatch.setattr(Path, "mkdir", vanishing)
+    folder = root / "run" / "1"
+    lock = temporary.own(folder)
+    assert folder.is_dir() and not refusals
+    temporary.disown(folder, lock)
+    (root / "file").touch()
+    with pytest.raises(FileExistsError):
+        temporary.own(root / "file" / "1")
