@@ -61,7 +61,6 @@ RECOGNISER = Task(
     "pretrain: {steps: 2600, lr: 3e-3, warmup: 100, batch: 8}",
     "Embedded sentences, a Conformer with CTC, 60 clients, ten a round, from a seed model. Test scores are 100 - WER.",
 )  # fmt: skip
-RESERVE = "algorithm={kind: reverb, schedule: {kind: cosine}, buffers: frozen, TRAINING}"
 DEFENCES = {  # what each knows: nobody is told the share, so those that need a bound assume 30 %
     MEAN: ["strategy={kind: uniform}"],
     "norm bound": ["strategy={kind: uniform, clip_norm: 1.0}"],
@@ -72,8 +71,10 @@ DEFENCES = {  # what each knows: nobody is told the share, so those that need a 
     "geometric median": ["strategy={kind: geometric_median}"],
     "centred clipping": ["strategy={kind: centred_clipping}"],
     "FLTrust": ["strategy={kind: fltrust}"],
-    "reserve set": ["strategy={kind: uniform}", RESERVE],
-    "reserve set and norm bound": ["strategy={kind: uniform, clip_norm: 1.0}", RESERVE],
+    "reserve set": [
+        "strategy={kind: uniform}",
+        "algorithm={kind: reverb, schedule: {kind: cosine}, buffers: frozen, TRAINING}",
+    ],
 }
 ATTACKS = {
     "sign flip": ["{kind: sign_flip, scale: 1", "{kind: sign_flip, scale: 5"],
@@ -132,9 +133,9 @@ def settled(known: Mapping[str, Mapping[str, float]], chosen: argparse.Namespace
         place = chosen.runs / "tuning" / study.folder_name(f"{arm} {lr:g}")
         return float(kept(place, lambda: play(arm, lr, TUNING, task))["dev"])
 
-    return {
-        defence: known.get(defence) or rates.tune(RATES, slice(1, 3), partial(tried, defence)) for defence in DEFENCES
-    }
+    wanted = {arm.partition(", ")[0] for arm in ARMS if any(text in arm for text in chosen.arms)}
+    missing = [defence for defence in DEFENCES if defence in wanted and defence not in known]
+    return {**known} | {defence: rates.tune(RATES, slice(1, 3), partial(tried, defence)) for defence in missing}
 
 
 def score(row: Mapping[str, Any], split: str) -> float | None:
