@@ -183,7 +183,8 @@ def played(
     found = study.gathered(before, ARMS, first, place, play)
     kept = {strongest(found, *of) for of in product(DEFENCES, ATTACKS, SHARES)}
     arms = [arm for arm in ARMS if arm.endswith(NOBODY) or arm in kept]
-    return found | study.gathered(found, arms, chosen, place, play)
+    others = argparse.Namespace(arms=chosen.arms, seeds=[seed for seed in chosen.seeds if seed != FIRST])
+    return found | study.gathered(found, arms, others, place, play)
 
 
 def tables(found: Mapping[str, Mapping[str, Sequence[Run]]], rounds: int) -> str:

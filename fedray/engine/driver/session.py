@@ -244,8 +244,9 @@ def _watch(driver: Any, folder: Path | str) -> dict[str, Any]:
                     stopped = "stopped" in results
                     # A run may be finished before it hears of the signal. A caller's loop must end even so.
                     if interrupts.count > 1 or (obeyed and stopped):
-                        after = f"stopped after round {results['stopped'] or 0}; {_remedy(folder)}" if stopped else ""
-                        raise interrupts.error(after or f"{RunFolder(folder).place} is finished, with results.json")
+                        if not stopped:
+                            raise interrupts.error(f"{RunFolder(folder).place} is finished, with results.json")
+                        raise interrupts.error(f"stopped after round {results['stopped'] or 0}; {_remedy(folder)}")
                     return results
 
 
