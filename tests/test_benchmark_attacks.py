@@ -81,7 +81,7 @@ def test_an_attacker_chooses_by_dev_of_the_first_seed() -> None:
 
 def test_a_table_has_what_has_run_completely() -> None:
     """ALIE lacks a strength, and the backdoor a seed."""
-    assert len(ARMS) == len(set(map(study.folder_name, ARMS))) == 10 + 2 * 10 * sum(map(len, ATTACKS.values()))
+    assert len(ARMS) == len(set(map(study.folder_name, ARMS))) == 11 + 2 * 11 * sum(map(len, ATTACKS.values()))
     clean = [run(10), run(10) | {"seed": 1}]
     found = {
         arm_of(MEAN): clean,

@@ -61,6 +61,7 @@ RECOGNISER = Task(
     "pretrain: {steps: 2600, lr: 3e-3, warmup: 100, batch: 8}",
     "Embedded sentences, a Conformer with CTC, 60 clients, ten a round, from a seed model. Test scores are 100 - WER.",
 )  # fmt: skip
+RESERVE = "algorithm={kind: reverb, schedule: {kind: cosine}, buffers: frozen, TRAINING}"
 DEFENCES = {  # what each knows: nobody is told the share, so those that need a bound assume 30 %
     MEAN: ["strategy={kind: uniform}"],
     "norm bound": ["strategy={kind: uniform, clip_norm: 1.0}"],
@@ -71,10 +72,8 @@ DEFENCES = {  # what each knows: nobody is told the share, so those that need a 
     "geometric median": ["strategy={kind: geometric_median}"],
     "centred clipping": ["strategy={kind: centred_clipping}"],
     "FLTrust": ["strategy={kind: fltrust}"],
-    "reserve set": [
-        "strategy={kind: uniform}",
-        "algorithm={kind: reverb, schedule: {kind: cosine}, buffers: frozen, TRAINING}",
-    ],
+    "reserve set": ["strategy={kind: uniform}", RESERVE],
+    "norm-bounded reserve": ["strategy={kind: uniform, clip_norm: 1.0}", RESERVE],
 }
 ATTACKS = {
     "sign flip": ["{kind: sign_flip, scale: 1", "{kind: sign_flip, scale: 5"],

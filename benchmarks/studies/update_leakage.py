@@ -106,12 +106,13 @@ def arms() -> dict[str, tuple[str, tuple[str, ...]]]:
     for name, setup in SETUPS.items():
         given = {defence: overrides for defence, overrides in DEFENCES.items() if not setup.pretrained}
         given |= {"none": (), COMPRESSED: (UPLOAD,)} if setup.pretrained else {}
-        given |= {f"sums of {count}": (*given["none"], f"audit.sum={count}") for count in setup.sums}
+        given["none"] = (*given["none"], f"audit.sums={[1, *setup.sums]}".replace(" ", ""))
         found |= {f"{name}: {defence}": (name, overrides) for defence, overrides in given.items()}
     return found
 
 
 ARMS = arms()
+Runs = dict[str, list[dict[str, Any]]]  # attribute -> a finding of each run
 
 
 def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
@@ -123,15 +124,25 @@ def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
 
 
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The findings of a run's audit, by attribute."""
-    audit = study.run(CONFIG, overrides(arm, seed, chosen), place)["audit"]
-    found = {**audit["attributes"], "same client": audit["same_client"]}
-    return {"seed": seed, "findings": {name: one for name, one in found.items() if one is not None}}
+    """The findings of a run's audit: updates in a sum -> attribute -> finding."""
+    sums = study.run(CONFIG, overrides(arm, seed, chosen), place)["audit"]["sums"]
+    found = {count: {**one["attributes"], "same client": one["same_client"]} for count, one in sums.items()}
+    return {
+        "seed": seed,
+        "findings": {count: {name: one for name, one in of.items() if one is not None} for count, of in found.items()},
+    }
 
 
-def ends(runs: Sequence[dict[str, Any]], name: str) -> str:
-    """AUROC of an attribute, as `auroc` finds it, in words."""
-    return "{:.2f} [{:.2f}, {:.2f}]".format(*auroc([run["findings"][name] for run in runs]))
+def defences(found: study.Found, setup: str) -> dict[str, Runs]:
+    """Defence -> attribute -> the findings of its runs; sums of updates count as a defence."""
+    table: dict[str, Runs] = {}
+    for arm, runs in found.items():
+        if ARMS[arm][0] != setup:
+            continue
+        for count, first in runs[0]["findings"].items():
+            defence = arm.removeprefix(f"{setup}: ") if count == "1" else f"sums of {count}"
+            table[defence] = {name: [run["findings"][count][name] for run in runs] for name in first}
+    return table
 
 
 def auroc(found: Sequence[dict[str, float]]) -> Dot:
@@ -143,33 +154,30 @@ def auroc(found: Sequence[dict[str, float]]) -> Dot:
 def table(found: study.Found, setup: str) -> str:
     """One row per defence and attribute of a setup; empty without runs."""
     rows = []
-    for arm, runs in found.items():
-        if ARMS[arm][0] != setup:
-            continue
-        for name in runs[0]["findings"]:
-            ones = [run["findings"][name] for run in runs]
-            right = [100 * one.get("accuracy", one.get("first")) for one in ones]
+    for defence, by_name in defences(found, setup).items():
+        for name, ones in by_name.items():
             rows.append({
-                "defence": arm.removeprefix(f"{setup}: "),
+                "defence": defence,
                 "attribute": name,
-                "AUROC": ends(runs, name),
-                "right (%)": study.spread(right),
+                "AUROC": "{:.2f} [{:.2f}, {:.2f}]".format(*auroc(ones)),
+                "right (%)": study.spread([100 * one.get("accuracy", one.get("first")) for one in ones]),
                 "chance (%)": f"{mean(100 * one['chance'] for one in ones):.1f}",
                 "balanced (%)": study.spread([100 * one["balanced_accuracy"] for one in ones])
                 if "balanced_accuracy" in ones[0] else "",
-                "seeds": ", ".join(str(run["seed"]) for run in runs),
+                "runs": str(len(ones)),
             })  # fmt: skip
     return study.table(rows) if rows else ""
 
 
 def draw(found: study.Found, path: Path) -> None:
     """AUROC of each attribute, by setup and defence."""
-    panels: dict[str, dict[str, dict[str, Dot]]] = {}
-    for arm, runs in found.items():
-        setup = ARMS[arm][0]
-        panels.setdefault(setup, {})[arm.removeprefix(f"{setup}: ")] = {
-            name: auroc([run["findings"][name] for run in runs]) for name in runs[0]["findings"]
+    panels = {
+        setup: {
+            defence: {name: auroc(ones) for name, ones in by_name.items()}
+            for defence, by_name in defences(found, setup).items()
         }
+        for setup in dict.fromkeys(ARMS[arm][0] for arm in found)
+    }
     dots(panels, "AUROC (0.5: guessing)", path, line=0.5)
 
 

@@ -74,9 +74,9 @@ def _check_updates(audit: Updates, config: Config) -> None:
     """Check an audit of updates. ValueError: see `check_audit`."""
     if isinstance(config.attack, Attack):
         raise ValueError("audit.kind=updates observes honest clients: remove audit, or remove attack")
-    if audit.sum > 1 and not isinstance(config.strategy, OnePass):
+    if max(audit.sums) > 1 and not isinstance(config.strategy, OnePass):
         raise ValueError(
-            f"audit.sum={audit.sum} hides single updates, which strategy.kind needs to see: set sum to 1, or "
+            f"audit.sums={audit.sums} hides single updates, which strategy.kind needs to see: set sums to [1], or "
             "strategy.kind to uniform or by_examples"
         )
     known = getattr(CORPORA[config.data.corpus], "ATTRIBUTES", ())

@@ -105,13 +105,14 @@ def _audit(group: Group, run: Run) -> Row:
 
 
 def _updates(group: Group, run: Run) -> Iterator[Row]:
-    found = part(run, "audit")
-    for name, one in {**found.get("attributes", {}), "same client": found.get("same_client")}.items():
-        if one is not None:
+    for count, found in part(run, "audit").get("sums", {}).items():
+        for name, one in {**found.get("attributes", {}), "same client": found.get("same_client")}.items():
+            if one is None:
+                continue
             yield {
                 "": group.label,
                 "seed": str(run.settings.get("seed", "")),
-                "updates in a sum": str(found.get("sum", "")),
+                "updates in a sum": count,
                 "attribute": name,
                 "clients": str(one.get("clients", "")),
                 "accuracy (%)": _percent(one.get("accuracy", one.get("first"))),

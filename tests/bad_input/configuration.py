@@ -202,11 +202,11 @@ CASES = (
         "'age' is a column of a table of speakers: name the table as audit.file, or choose label",
     ),
     line("audit: an attribute twice", "audit: {kind: updates, attributes: [label, label]}", LAST, "different ones"),
-    line("audit: sums of nothing", "audit: {kind: updates, sum: 0}", LAST, "audit.sum must be at least 1, not 0"),
+    line("audit: sums of nothing", "audit: {kind: updates, sums: [0]}", LAST, "audit.sums must be at least 1, not 0"),
     Case(
         "audit: sums under a strategy that sees updates",
-        "audit.sum=2 hides single updates, which strategy.kind needs to see",
-        command=f"{DRY} 'audit={{kind: updates, sum: 2}}' strategy.kind=median",
+        "audit.sums=[1, 2] hides single updates, which strategy.kind needs to see",
+        command=f"{DRY} 'audit={{kind: updates, sums: [1, 2]}}' strategy.kind=median",
     ),
     Case(
         "audit: updates of attackers",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.engine.runs import same
 from tests.engine.toys import SIZE, ToyData, play
 
 EVERYBODY, AUXILIARY = 48, 24
-AUDIT = Updates(clients=20, attributes=["kind"], auxiliary=0.5)
+AUDIT = Updates(clients=20, attributes=["kind"], auxiliary=0.5, sums=[1, 5])
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,16 @@ def sketch_of(folder: Path) -> str:
 def test_an_attribute_is_read_off_updates_with_the_same_bits(tmp_path: Path) -> None:
     results = played(tmp_path / "one")
     audit = results["audit"]
-    assert audit["kind"] == "updates" and (audit["clients"], audit["auxiliary"], audit["sum"]) == (20, AUXILIARY, 1)
-    assert audit["attributes"]["kind"]["accuracy"] == 1.0 and audit["attributes"]["kind"]["clients"] == 20
-    assert audit["same_client"]["auroc"] > 0.95 and audit["same_client"]["clients"] == 20
+    assert audit["kind"] == "updates" and (audit["clients"], audit["auxiliary"]) == (20, AUXILIARY)
+    alone, summed = audit["sums"]["1"], audit["sums"]["5"]
+    assert alone["attributes"]["kind"]["accuracy"] == 1.0 and alone["attributes"]["kind"]["clients"] == 20
+    assert alone["same_client"]["auroc"] > 0.95 and alone["same_client"]["clients"] == 20
+    assert summed["same_client"]["auroc"] < alone["same_client"]["auroc"]
     played(tmp_path / "resumed", rounds=2, actors=3)
     again = played(tmp_path / "resumed", actors=3)
     same(tmp_path / "one", tmp_path / "resumed")
     assert again["audit"] == audit and sketch_of(tmp_path / "one") == sketch_of(tmp_path / "resumed")
-    assert len(sketch_of(tmp_path / "one").splitlines()) == 1 + 2 * 20
+    assert len(sketch_of(tmp_path / "one").splitlines()) == 1 + 2 * 2 * 20
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,10 @@ def test_the_run_is_the_one_without_auxiliary_clients(tmp_path: Path) -> None:
     results, plain = played(tmp_path / "audited"), play(tmp_path / "plain", data=Without())
     same(tmp_path / "audited", tmp_path / "plain")
     assert "audit" not in plain and results["best"] == plain["best"]
-    summed = played(tmp_path / "summed", audit=Updates(clients=20, attributes=["kind"], auxiliary=0.5, sum=5))
-    same(tmp_path / "audited", tmp_path / "summed")
-    assert summed["audit"]["sum"] == 5
-    assert summed["audit"]["same_client"]["auroc"] < results["audit"]["same_client"]["auroc"]
+    for count, found in results["audit"]["sums"].items():
+        alone = played(tmp_path / count, audit=replace(AUDIT, sums=[int(count)]))
+        same(tmp_path / "audited", tmp_path / count)
+        assert alone["audit"]["sums"] == {count: found}
 
 
 def mechanism(settings: Private) -> dict[str, Any]:
@@ -126,7 +128,7 @@ def test_what_defences_leave(
     tmp_path: Path, options: dict[str, Any], accuracy: tuple[float, float], recognised: tuple[float, float]
 ) -> None:
     """The server adds Gaussian noise, so that it sees updates without it; local and Skellam noise are clients' own."""
-    audit = played(tmp_path, **options)["audit"]
+    audit = played(tmp_path, **options)["audit"]["sums"]["1"]
     assert accuracy[0] <= audit["attributes"]["kind"]["accuracy"] <= accuracy[1]
     assert recognised[0] <= audit["same_client"]["auroc"] <= recognised[1]
 
@@ -134,9 +136,9 @@ def test_what_defences_leave(
 @pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_sums_carry_the_servers_noise(tmp_path: Path) -> None:
-    summed = Updates(clients=20, attributes=["kind"], auxiliary=0.5, sum=2)
-    found = [
-        played(tmp_path / str(noise), audit=summed, **mechanism(Gaussian(delta=1e-3, noise=noise, clip=CLIP)))["audit"]
-        for noise in (1e-3, 10.0)
-    ]
-    assert found[0]["same_client"]["auroc"] > found[1]["same_client"]["auroc"] + 0.1
+    found = []
+    for noise in (1e-3, 10.0):
+        private = mechanism(Gaussian(delta=1e-3, noise=noise, clip=CLIP))
+        audit = played(tmp_path / str(noise), audit=replace(AUDIT, sums=[2]), **private)["audit"]
+        found.append(audit["sums"]["2"]["same_client"]["auroc"])
+    assert found[0] > found[1] + 0.1

@@ -24,8 +24,9 @@ AUDIT = {"kind": "updates", "clients": 10, "attributes": ["tune"], "auxiliary": 
         ("fedmem/embedded", [], "trains no shared model, so an audit has no clients"),
         ("fedavg/keywords", ["audit.attributes=[age]"], "'age' is a column of a table of speakers: name the table"),
         ("fedavg/keywords", ["audit.attributes=[label,label]"], "attributes must be different ones"),
+        ("fedavg/keywords", ["audit.sums=[5,5]"], "sums must be one number of updates or several different ones"),
         ("fedavg/keywords", ["attack.kind=sign_flip"], "observes honest clients"),
-        ("fedavg/keywords", ["audit.sum=5", "strategy.kind=median"], "hides single updates, which strategy.kind needs"),
+        ("fedavg/keywords", ["audit.sums=[1,5]", "strategy.kind=median"], "hides single updates, which strategy"),
     ],
 )
 def test_an_audit_that_makes_no_sense_is_refused(config: str, overrides: list[str], words: str) -> None:
@@ -72,7 +73,7 @@ def played(corpus: Path, out: Path, **changes: Any) -> fedray.Result:
 def test_too_few_clients_are_refused(corpus: Path) -> None:
     for changes, words in (
         ({"clients": 13}, "24 clients take part beside the auxiliary ones"),
-        ({"sum": 6}, "sums of audit.sum (6) updates would all be alike"),
+        ({"sums": [1, 6]}, "audit.sums: sums of 6 updates would all be alike"),
         ({"attributes": ["label"]}, "audit.attributes: only one value"),
         ({"attributes": ["age"]}, "has no column 'age': set audit.attributes to one of speaker, tune"),
     ):
@@ -86,10 +87,11 @@ def test_auxiliary_clients_take_no_part(in_process: None, corpus: Path, tmp_path
     one = played(corpus, tmp_path / "one")
     assert len(one.clients()) == 12
     rows = [line.split("\t") for line in RunFolder(one.folder).read_text("audit.tsv").splitlines()[1:]]
-    assert len(rows) == 20 and {client for client, *_ in rows} <= set(one.clients()["client"])
-    assert {value for _, attribute, value, *_ in rows if attribute == "tune"} == {"odd", "even"}
+    assert len(rows) == 20 and {client for _, client, *_ in rows} <= set(one.clients()["client"])
+    assert {value for _, _, attribute, value, *_ in rows if attribute == "tune"} == {"odd", "even"}
     audit = one.results["audit"]
-    assert audit["attributes"]["tune"]["clients"] == 10 and audit["same_client"]["clients"] == 10
+    found = audit["sums"]["1"]
+    assert found["attributes"]["tune"]["clients"] == 10 and found["same_client"]["clients"] == 10
     engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
     two = played(corpus, tmp_path / "two", engine=engine)
     assert two.results["audit"] == audit

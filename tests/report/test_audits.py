@@ -48,7 +48,7 @@ def test_a_report_shows_what_updates_give_away(tmp_path: Path) -> None:
     run = write(tmp_path / "run", config(seed=3))
     one = {"clients": 20, "accuracy": 0.62, "chance": 0.4, "auroc": 0.75, "auroc_low": 0.61, "auroc_high": 0.88}
     same = {"clients": 19, "first": 0.26, "chance": 0.05, "auroc": 0.9, "auroc_low": 0.8, "auroc_high": 1.0}
-    found = {"kind": "updates", "sum": 5, "attributes": {"gender": one}, "same_client": same}
+    found = {"kind": "updates", "sums": {"5": {"attributes": {"gender": one}, "same_client": same}}}
     results = json.loads((run / "results.json").read_text())
     (run / "results.json").write_text(json.dumps(results | {"audit": found}))
     (run / "audit.tsv").write_text("client\tattribute\tvalue\tguess\tscore\nann\tgender\tf\tm\t-0.5\n")
@@ -58,7 +58,8 @@ def test_a_report_shows_what_updates_give_away(tmp_path: Path) -> None:
     assert "## What updates give away" in text and "## Audit" not in text
     assert "| 3 | 5 | gender | 20 | 62 | 40 | 0.75 (0.61 to 0.88) |" in text
     assert "| 3 | 5 | same client | 19 | 26 | 5 | 0.90 (0.80 to 1.00) |" in text
-    (run / "results.json").write_text(json.dumps(results | {"audit": found | {"same_client": None}}))
+    found["sums"]["5"]["same_client"] = None
+    (run / "results.json").write_text(json.dumps(results | {"audit": found}))
     assert len(privacy.updates(report.read(run).groups)) == 1
 
 

@@ -94,13 +94,15 @@ class Updates(Audit):
     file: str | None = None
     speaker: str = "speaker"  # the column of `file` with the speakers' names, as in the corpus
     auxiliary: Fraction = 0.3  # share of the clients that take no part and that the attacker knows
-    # Updates that it sees only as a sum, as under secure aggregation; 1: it sees every update
-    sum: Count = 1
+    # Numbers of updates that it sees as one sum, as under secure aggregation; each is attacked; 1: single updates
+    sums: list[Count] = field(default_factory=lambda: [1])
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(set(self.attributes)) < len(self.attributes):
             raise ValueError(f"attributes must be different ones, not {self.attributes}")
+        if not self.sums or len(set(self.sums)) < len(self.sums):
+            raise ValueError(f"sums must be one number of updates or several different ones, not {self.sums}")
 
 
 @dataclass(frozen=True)
@@ -157,11 +159,11 @@ def parted(clients: Iterable[str], settings: Updates, seed: Name) -> tuple[list[
             f"audit.clients ({settings.clients}) are attacked, and {len(rest)} of {len(ranked)} clients take part "
             f"beside the auxiliary ones: lower audit.clients, or audit.auxiliary ({settings.auxiliary:g})"
         )
-    if 2 * settings.sum > (least := min(count, settings.clients)):
+    if 2 * (largest := max(settings.sums)) > (least := min(count, settings.clients)):
         raise ValueError(
-            f"sums of audit.sum ({settings.sum}) updates would all be alike: {count} auxiliary clients and "
-            f"{settings.clients} under attack allow sums of {least // 2} at most: lower sum, or raise audit.clients "
-            "and audit.auxiliary"
+            f"audit.sums: sums of {largest} updates would all be alike: {count} auxiliary clients and "
+            f"{settings.clients} under attack allow sums of {least // 2} at most: lower the number, or raise "
+            "audit.clients and audit.auxiliary"
         )
     return auxiliary, rest[: settings.clients]
 

@@ -38,12 +38,12 @@ class Observing(Option):
         )
 
     def results(self, progress: Progress, folder: RunFolder) -> Mapping[str, Any]:
-        """The section `audit`. Writes audit.tsv with a row for each client and attribute."""
+        """The section `audit`. Writes audit.tsv with a row for each sum, client and attribute."""
         rounds, settings = self.rounds, self.settings
         rounds.note("phase", {"text": "audit"})
         first, last = began(progress, folder), ended(progress)
 
-        def work() -> tuple[dict[str, Any], list[Row]]:
+        def work() -> dict[int, tuple[dict[str, Any], list[Row]]]:
             posted = [self._put(one) for one in (first, last)]
             parts = rounds.pool.run(self._jobs(progress, (first, last), posted))
             everybody, failures, layout = observed(parts)
@@ -53,13 +53,16 @@ class Observing(Option):
             there = [name for name in self.candidates if name in everybody]
             sides = [[everybody[name] for name in there if self.candidates[name] is side] for side in (False, True)]
             inputs = tuple(rounds.pool.put(value) for value in (*sides, layout))
-            sums = Sums(settings.sum, (self._central(first, posted[0]), self._central(last, posted[1])))
-            return rounds.pool.run({0: Infer(sums, rounds.program.seed, tuple(settings.attributes), inputs=inputs)})[0]
+            deviations = self._central(first, posted[0]), self._central(last, posted[1])
+            seed, attributes = rounds.program.seed, tuple(settings.attributes)
+            jobs = {count: Infer(Sums(count, deviations), seed, attributes, inputs=inputs) for count in settings.sums}
+            return rounds.pool.run(jobs)
 
-        found, rows = rounds.again(work)
-        folder.write_table(TABLE, rows)
-        counts = {"auxiliary": sum(not side for side in self.candidates.values()), "sum": settings.sum}
-        return {"audit": {"kind": "updates", "clients": sum(self.candidates.values()), **counts, **found}}
+        found = rounds.again(work)
+        folder.write_table(TABLE, [{"sum": count} | row for count in settings.sums for row in found[count][1]])
+        clients = sum(self.candidates.values())
+        sides = {"clients": clients, "auxiliary": len(self.candidates) - clients}
+        return {"audit": {"kind": "updates", **sides, "sums": {str(count): one for count, (one, _) in found.items()}}}
 
     def _put(self, progress: Progress) -> Posted:
         return self.rounds.put(progress.state, progress.round)
