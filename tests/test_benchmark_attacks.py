@@ -93,12 +93,14 @@ def test_a_table_has_what_has_run_completely() -> None:
     table = chosen_by_attackers(found, 0.3)
     assert {defence: list(attacks) for defence, attacks in table.items()} == {MEAN: [NOBODY, "noise"]}
     assert table[MEAN]["noise"][0]["dev"] == 49.0
-    assert list(chosen_by_attackers(found, 0.1)[MEAN]) == [NOBODY]
+    assert chosen_by_attackers(found, 0.1) == {}
+    found |= {arm_of(MEAN, "noise", 0.1, number): clean[:1] for number in (0, 1)}
+    assert chosen_by_attackers(found, 0.1) == {MEAN: {NOBODY: clean[:1], "noise": clean[:1]}}
 
 
 def test_attackers_are_counted_for_the_cohorts_of_the_configurations() -> None:
     for task in (attacks.KEYWORDS, attacks.RECOGNISER):
         config, _ = experiment.load(study.ROOT / task.config)
         assert config.cohort.size == attacks.COHORT
-    assert attacks.by_chance(0.3, attacks.KEYWORDS).startswith("15 of 50 clients attack.")
-    assert "in 20 of 60 rounds" in attacks.by_chance(0.3, attacks.KEYWORDS)
+    about = attacks.about_share(0.3, [0, 2], attacks.KEYWORDS)
+    assert about.startswith("Seeds 0, 2. 15 of 50 clients attack.") and "in 20 of 60 rounds" in about

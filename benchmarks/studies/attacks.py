@@ -9,13 +9,14 @@ defence by itself, as an attacker who knows the defence would choose; the others
 takes the server's rate that is best on dev without attackers with seed TUNING. Test scores are those of the best round
 by dev. A backdoor's success is the share of test utterances, other than its target, that its tone turns into the
 target. Writes benchmarks/results/attacks.md, .json and .png (attacks_recogniser), which have the attacks that have run
-with the seeds of the run without attackers. The same command resumes: it keeps finished runs, and takes runs whose
-folders are gone from the earlier page. All rounds are stepped through in this process.
+with the seeds that most attacks of their share have. The same command resumes: it keeps finished runs, and takes runs
+whose folders are gone from the earlier page. All rounds are stepped through in this process.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -153,17 +154,20 @@ def right_by_speaker(rows: Sequence[Mapping[str, Any]]) -> Counts:
 
 
 def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str, Sequence[Run]]]:
-    """Defence -> attack -> the runs of the strength that the attacker chooses, for what has run completely."""
+    """Defence -> attack -> the runs of the strength that the attacker chooses, for what has run completely.
+
+    The seeds are those that most attacks have; runs without attackers are of the same seeds.
+    """
+    attacked = {of: found.get(strongest(found, *of, share) or "", []) for of in product(DEFENCES, ATTACKS)}
+    usual = Counter(tuple(study.seeds({"": runs})) for runs in attacked.values() if runs)
+    seeds = max(usual, key=lambda seeds: (usual[seeds], len(seeds)), default=())
     table: dict[str, dict[str, Sequence[Run]]] = {}
     for defence in DEFENCES:
-        clean = found.get(arm_of(defence), [])
-        if not clean:
-            continue
-        table[defence] = {NOBODY: clean}
-        for attack in ATTACKS:
-            runs = found.get(strongest(found, defence, attack, share) or "", [])
-            if study.seeds({"": runs}) == study.seeds({"": clean}):
-                table[defence][attack] = runs
+        runs = {NOBODY: [run for run in found.get(arm_of(defence), []) if run["seed"] in seeds]}
+        runs |= {attack: attacked[defence, attack] for attack in ATTACKS}
+        complete = {attack: some for attack, some in runs.items() if some and tuple(study.seeds({"": some})) == seeds}
+        if NOBODY in complete:
+            table[defence] = complete
     return table
 
 
@@ -221,13 +225,14 @@ def best_defences(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str,
     return best | ({SUCCESS: min(fooled, key=fooled.__getitem__)} if fooled else {})
 
 
-def by_chance(share: float, task: Task) -> str:
-    """How many rounds have more attackers than a defence that assumes 30 % expects, in words."""
+def about_share(share: float, seeds: Sequence[int], task: Task) -> str:
+    """The seeds, and how many rounds have more attackers than a defence that assumes 30 % expects, in words."""
     attackers = round(share * task.clients)
     more, half = (task.rounds * hypergeom.sf(most, task.clients, attackers, COHORT) for most in (3, 4))
     return (
-        f"{attackers} of {task.clients} clients attack. By chance more than three of a round's ten do in {more:.0f} of "
-        f"{task.rounds} rounds,\nand at least five in {half:.0f}: then no rule that trusts the majority can hold."
+        f"Seeds {', '.join(map(str, seeds))}. {attackers} of {task.clients} clients attack. By chance more than three\n"
+        f"of a round's ten do in {more:.0f} of {task.rounds} rounds, and at least five in {half:.0f}: then no rule\n"
+        "that trusts the majority can hold."
     )
 
 
@@ -279,7 +284,8 @@ Differences have 95 % intervals from a paired bootstrap over speakers. Empty cel
         draw(by_share, study.RESULTS / f"{page}.png")
     for share, table in by_share.items():
         text += (
-            f"\n## {100 * share:g} % of the clients attack\n\n{by_chance(share, task)}\n\n{tables(table, task.rounds)}"
+            f"\n## {100 * share:g} % of the clients attack\n\n"
+            f"{about_share(share, study.seeds(*table.values()), task)}\n\n{tables(table, task.rounds)}"
         )
     text += f"\n## The server's rate, by dev of seed {TUNING} without attackers\n\n{rates.table(RATES, tuned)}\n"
     print(text)
