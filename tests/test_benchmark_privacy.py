@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def test_arms_are_compared_over_the_seeds_that_both_have() -> None:
     assert "| global, SGD | 20.0 [20.0, 20.0] |" in text
 
 
-def test_bounds_are_compared_with_no_privacy_and_with_one_bound() -> None:
+def test_bounds_are_compared_with_no_privacy_and_with_one_bound(tmp_path: Path) -> None:
     """By size: ten words a speaker, of which some are right (keywords)."""
 
     def run(right: int, snr: float | None) -> dict[str, Any]:
@@ -67,3 +68,5 @@ def test_bounds_are_compared_with_no_privacy_and_with_one_bound() -> None:
     assert one["minus without privacy (points)"].startswith("-40.0") and one["signal to noise"] == "0.5"
     assert dim["minus one bound (points)"].startswith("+20.0") and dim["best rounds"] == "30 of 40"
     assert privacy_sizes.rows(found, "sentences", 40) == []
+    privacy_sizes.draw(found, tmp_path / "sizes.png")
+    assert (tmp_path / "sizes.png").stat().st_size > 5_000

@@ -6,8 +6,8 @@ FedAvg with 50 clients a round, without privacy and at epsilon 8 as if a round h
 adaptive bound for the whole update, C / sqrt(H) for each of H tensors ("uniform"), and bounds by dimension ("dim").
 Keywords: CRNNs from random weights. Sentences: Conformers with CTC from a seed model. Each
 size takes the rate that is best on dev after half of the rounds with seed TUNING, without privacy. Writes
-benchmarks/results/privacy_sizes.md and .json. The same command resumes the study: it keeps finished runs, and takes
-runs whose folders are gone from the earlier page.
+benchmarks/results/privacy_sizes.md, .json and .png. The same command resumes the study: it keeps finished runs, and
+takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import study
+from benchmarks.pictures import Dot, dots
 from benchmarks.rates import best_of, table, tune
 from fedray.report.bootstrap import Counts, rate
 
@@ -158,6 +159,17 @@ def rows(found: study.Found, name: str, rounds: int) -> list[dict[str, str]]:
     return listed
 
 
+def draw(found: study.Found, path: Path) -> None:
+    """Test scores by size and bound, a panel for each task."""
+    panels: dict[str, dict[str, dict[str, Dot]]] = {}
+    for arm, runs in found.items():
+        name, size, privacy = ARMS[arm]
+        score = rate(counts(runs))
+        title = f"{name.capitalize()}: {'WER' if SETUPS[name].metric == 'wer' else SETUPS[name].metric}"
+        panels.setdefault(title, {}).setdefault(size, {})[privacy] = score.mean, score.low, score.high
+    dots(panels, "percent", path)
+
+
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-privacy-sizes", rounds=40)
     chosen = study.chosen(parser, ARMS)
@@ -175,7 +187,9 @@ def main() -> None:
 
 FedAvg, {COHORT} clients a round, {chosen.rounds} rounds at a falling rate; epsilon 8 as if a round had 10,000 of a
 million clients. Keywords: test accuracy of CRNNs from random weights, in percent. Sentences: test WER of Conformers
-with CTC, greedy. Means over seeds with 95 % intervals from a bootstrap over speakers."""
+with CTC, greedy. Means over seeds with 95 % intervals from a bootstrap over speakers.
+
+![Test scores by size and bound](privacy_sizes.png)"""
     ]
     for name in SETUPS:
         if listed := rows(found, name, chosen.rounds):
@@ -183,6 +197,7 @@ with CTC, greedy. Means over seeds with 95 % intervals from a bootstrap over spe
     parts.append(f"## Rates, by dev without privacy\n\n{table(RATES, tuned)}")
     text = "\n\n".join(parts)
     print(text)
+    draw(found, study.RESULTS / "privacy_sizes.png")
     command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
     numbers = {"rounds": chosen.rounds, "tuned": tuned, "found": found}
     study.write("privacy_sizes", text, numbers, command, study.seeds(found))
