@@ -30,14 +30,19 @@ def test_the_table_has_means_and_the_widest_interval() -> None:
     other = one | {"accuracy": 0.7, "auroc": 0.6, "auroc_low": 0.5, "auroc_high": 0.65}
     same = {"auroc": 0.9, "auroc_low": 0.8, "auroc_high": 1.0, "first": 0.3, "chance": 0.01}
     runs = [
-        {"seed": seed, "findings": {"1": {"label": each, "same client": same}, "5": {"label": one}}}
+        {
+            "seed": seed,
+            "score": {"test/accuracy": 70.0 + seed},
+            "findings": {"1": {"label": each, "same client": same}, "5": {"label": one}},
+        }
         for seed, each in enumerate((one, other))
     ]
     found = {"keywords, CRNN: none": runs}
     text = update_leakage.table(found, "keywords, CRNN")
-    assert "| none | label | 0.70 [0.50, 0.90] | 60.0 ± 14.1 | 25.0 | 40.0 ± 0.0 | 2 |" in text
-    assert "| none | same client | 0.90 [0.80, 1.00] | 30.0 ± 0.0 | 1.0 |  | 2 |" in text
+    assert "| none | label | 0.70 [0.50, 0.90] | 60.0 ± 14.1 | 25.0 | 40.0 ± 0.0" in text
+    assert "| none | same client | 0.90 [0.80, 1.00] | 30.0 ± 0.0 | 1.0 | " in text
     assert "| sums of 5 | label | 0.80 [0.70, 0.90] |" in text
+    assert "| none | 70.5 ± 0.7 | 0, 1 |" in update_leakage.costs(found, "keywords, CRNN")
     assert update_leakage.table(found, "arabic-commands, CRNN") == ""
 
 

@@ -112,6 +112,7 @@ def arms() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 ARMS = arms()
+SCORES = ("own/accuracy", "test/wer", "test/accuracy")  # the first that a run has
 Runs = dict[str, list[dict[str, Any]]]  # attribute -> a finding of each run
 
 
@@ -124,11 +125,14 @@ def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
 
 
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The findings of a run's audit: updates in a sum -> attribute -> finding."""
-    sums = study.run(CONFIG, overrides(arm, seed, chosen), place)["audit"]["sums"]
+    """The best round's score, and the findings of the audit: updates in a sum -> attribute -> finding."""
+    results = study.run(CONFIG, overrides(arm, seed, chosen), place)
+    metric = next(metric for metric in SCORES if metric in results["best"])
+    sums = results["audit"]["sums"]
     found = {count: {**one["attributes"], "same client": one["same_client"]} for count, one in sums.items()}
     return {
         "seed": seed,
+        "score": {metric: results["best"][metric]},
         "findings": {count: {name: one for name, one in of.items() if one is not None} for count, of in found.items()},
     }
 
@@ -164,8 +168,19 @@ def table(found: study.Found, setup: str) -> str:
                 "chance (%)": f"{mean(100 * one['chance'] for one in ones):.1f}",
                 "balanced (%)": study.spread([100 * one["balanced_accuracy"] for one in ones])
                 if "balanced_accuracy" in ones[0] else "",
-                "runs": str(len(ones)),
             })  # fmt: skip
+    return study.table(rows) if rows else ""
+
+
+def costs(found: study.Found, setup: str) -> str:
+    """The score of each defence of a setup; empty without runs."""
+    rows = []
+    for arm, runs in found.items():
+        if ARMS[arm][0] == setup:
+            (metric,) = runs[0]["score"]
+            scores = study.spread([run["score"][metric] for run in runs])
+            seeds = ", ".join(str(run["seed"]) for run in runs)
+            rows.append({"defence": arm.removeprefix(f"{setup}: "), f"{metric} (%)": scores, "seeds": seeds})
     return study.table(rows) if rows else ""
 
 
@@ -187,7 +202,11 @@ def main() -> None:
     before = study.page_before("update_leakage", rounds=chosen.rounds).get("found", {})
     place = study.place(chosen.runs)
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
-    parts = [f"## {setup}\n\n{rows}" for setup in SETUPS if (rows := table(found, setup))]
+    parts = [
+        f"## {setup}\n\n{rows}\n\nWhat defences cost:\n\n{costs(found, setup)}"
+        for setup in SETUPS
+        if (rows := table(found, setup))
+    ]
     text = "\n\n".join(
         [
             f"""# What updates give away
