@@ -94,7 +94,7 @@ def test_a_table_has_what_has_run_completely() -> None:
     assert {defence: list(attacks) for defence, attacks in table.items()} == {MEAN: [NOBODY, "noise"]}
     assert table[MEAN]["noise"][0]["dev"] == 49.0
     assert chosen_by_attackers(found, 0.1) == {}
-    found |= {arm_of(MEAN, "noise", 0.1, number): clean[:1] for number in (0, 1)}
+    found[arm_of(MEAN, "noise", 0.1, 1)] = clean[:1]  # the strength that was chosen at 30 %
     assert chosen_by_attackers(found, 0.1) == {MEAN: {NOBODY: clean[:1], "noise": clean[:1]}}
 
 

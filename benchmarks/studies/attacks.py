@@ -3,14 +3,14 @@
     python -m benchmarks.studies.attacks [--arms '30 %' ...] [--seeds 0 1 2] [--recogniser] [--runs DIR]
 
 50 clients with keywords, ten a round, 60 rounds (configs/attacks/keywords.yaml); with --recogniser 60 clients with
-sentences, ten a round, 30 rounds (recognition.yaml). An arm is a defence, and the strength of an attack by a share
-of the clients: "median, 30 %, noise 2". The strength with the lowest dev accuracy with seed FIRST counts, for each
-defence by itself, as an attacker who knows the defence would choose; the others run with that seed alone. A defence
-takes the server's rate that is best on dev without attackers with seed TUNING. Test scores are those of the best round
-by dev. A backdoor's success is the share of test utterances, other than its target, that its tone turns into the
-target. Writes benchmarks/results/attacks.md, .json and .png (attacks_recogniser), which have the attacks that have run
-with the seeds that most attacks of their share have. The same command resumes: it keeps finished runs, and takes runs
-whose folders are gone from the earlier page. All rounds are stepped through in this process.
+sentences, ten a round, 30 rounds (recognition.yaml). An arm is a defence, and the strength of an attack by a share of
+the clients: "median, 30 %, noise 2". Against each defence the strength counts that has the lowest dev accuracy with
+seed FIRST and 30 % of the clients: an attacker who knows the defence would choose it. The others run there alone. A
+defence takes the server's rate that is best on dev without attackers with seed TUNING. Test scores are those of the
+best round by dev. A backdoor's success is the share of test utterances, other than its target, that its tone turns into
+the target. Writes benchmarks/results/attacks.md, .json and .png (attacks_recogniser), which have the attacks that have
+run with the seeds that most attacks of their share have. The same command resumes: it keeps finished runs, and takes
+runs whose folders are gone from the earlier page. All rounds are stepped through in this process.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ ATTACKS = {
 }
 NOBODY, BACKDOOR, SUCCESS = "nobody", "backdoor", "its success"
 SHARES = (0.1, 0.3)
+CHOOSING = 0.3  # the share at which attackers choose a strength
 Run = dict[str, Any]
 
 
@@ -172,22 +173,22 @@ def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str,
 
 
 def strongest(found: study.Found, defence: str, attack: str, share: float) -> str | None:
-    """The arm of an attack with the lowest score on dev with seed FIRST; None: not all its strengths have run."""
-    arms = [arm_of(defence, attack, share, number) for number in range(len(ATTACKS[attack]))]
-    scores = {arm: run["dev"] for arm in arms for run in found.get(arm, []) if run["seed"] == FIRST}
-    return min(scores, key=scores.__getitem__) if scores.keys() == {*arms} else None
+    """The arm of the strength with the lowest score on dev with seed FIRST and the share CHOOSING; None: some lack."""
+    arms = {number: arm_of(defence, attack, CHOOSING, number) for number in range(len(ATTACKS[attack]))}
+    scores = {number: run["dev"] for number in arms for run in found.get(arms[number], []) if run["seed"] == FIRST}
+    return arm_of(defence, attack, share, min(scores, key=scores.__getitem__)) if scores.keys() == arms.keys() else None
 
 
 def played(
     before: study.Found, chosen: argparse.Namespace, play: Callable[[str, int, Path], Run]
 ) -> dict[str, list[Run]]:
-    """The runs of each arm: all strengths with seed FIRST, and the strongest with the other seeds."""
+    """The runs of each arm: all strengths with seed FIRST and the share CHOOSING, and the strongest besides."""
     place, first = study.place(chosen.runs), argparse.Namespace(arms=chosen.arms, seeds=[FIRST])
-    found = study.gathered(before, ARMS, first, place, play)
+    arms = [arm for arm in ARMS if arm.endswith(NOBODY) or f", {100 * CHOOSING:g} %, " in arm]
+    found = {**before} | study.gathered(before, arms, first, place, play)
     kept = {strongest(found, *of) for of in product(DEFENCES, ATTACKS, SHARES)}
     arms = [arm for arm in ARMS if arm.endswith(NOBODY) or arm in kept]
-    others = argparse.Namespace(arms=chosen.arms, seeds=[seed for seed in chosen.seeds if seed != FIRST])
-    return found | study.gathered(found, arms, others, place, play)
+    return found | study.gathered(found, arms, chosen, place, play)
 
 
 def tables(found: Mapping[str, Mapping[str, Sequence[Run]]], rounds: int) -> str:
@@ -271,9 +272,10 @@ def main() -> None:
     text = f"""# Attacks against defences
 
 {task.about}
-{task.rounds} rounds at a falling rate, mean ± SD over seeds. Of each attack's strengths, the one that hurts a defence
-most on dev of seed {FIRST} counts. `its success`: utterances that the backdoor's tone turns into its target.
-Differences have 95 % intervals from a paired bootstrap over speakers. Empty cells have not run yet.
+{task.rounds} rounds at a falling rate, mean ± SD over seeds. Of each attack's strengths, the one counts with which
+{100 * CHOOSING:g} % of the clients hurt a defence most on dev of seed {FIRST}. `its success`: utterances that the
+backdoor's tone turns into its target. Differences have 95 % intervals from a paired bootstrap over speakers. Empty
+cells have not run yet.
 """
     by_share = {share: chosen_by_attackers(found, share) for share in SHARES}
     by_share = {
