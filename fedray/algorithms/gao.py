@@ -16,18 +16,22 @@ Models. ICASSP 2022.
         theta   <- ServerOpt(theta_t, -Delta, eta_s)
         theta_{t+1} <- SGD(theta, a few utterances of the server)  # server_finetune
 
-wer_i is a fraction, loss_i the mean over local training. The central set is an evenly spread part of dev [ours], never
-of test. The paper's server fine-tunes on held-out data, the server here on its own data [ours]. `pretrain: {steps: 0}`
-trains from scratch. The authors' code anneals a client's rate between its epochs (`client.newbob`) by the loss on
-held-out data, the code here by the training loss [ours]. Running statistics of batch norm (in the CRDNN) are averaged
-like parameters, or frozen (`buffers`).
+wer_i is a fraction, loss_i the mean over local training; in the authors' code it is that of the last epoch
+(`client.reported_loss`), and CTC is trained in four epochs of five (`client.ctc_epochs`). The central set is an evenly
+spread part of dev [ours], never of test. The paper's server fine-tunes on held-out data, the server here on its own
+data [ours]. `pretrain: {steps: 0}` trains from scratch. The authors' code anneals a client's rate between its epochs
+(`client.newbob`) by the loss on held-out data, the code here by the training loss [ours]. Running statistics of batch
+norm (in the CRDNN) are averaged like parameters, or frozen (`buffers`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
+
+from torch import Tensor
 
 from fedray.algorithms.base import (
     FederatedSGD,
@@ -38,13 +42,16 @@ from fedray.algorithms.base import (
 )
 from fedray.core.algorithm import Setup
 from fedray.core.metrics import Metrics
-from fedray.core.ranges import Count, SomeShare
+from fedray.core.ranges import Count, SomeShare, one_of
 from fedray.core.strategies import ByWer
 from fedray.core.types import Client, FederatedData, Received, Server, ServerState
-from fedray.training.local import Anneal
+from fedray.data.features.dataset import Batch
+from fedray.training.local import Anneal, LocalModel, Loss
 from fedray.training.optimizers import ClientSettings
 from fedray.training.recognition import Recognition
 from fedray.training.server_pass import ServerPassSettings, after_pass
+from fedray.training.speech_to_text import SpeechToText
+from fedray.training.task import Targets
 
 
 @dataclass(frozen=True)
@@ -55,15 +62,35 @@ class GaoClientSettings(ClientSettings):
     # NewBob: after an epoch whose mean loss is less than 0.25 % below that of the epoch before, the rate is multiplied
     # by this. Each round starts from its own rate again. null: the same rate in all epochs.
     newbob: SomeShare | None = None
+    ctc_epochs: Count | None = None  # epochs of a round that train CTC beside the decoder, the first ones; null: all
+    reported_loss: str = one_of(("round", "last_epoch"))  # whose mean loss is loss_i
 
-    def annealer(self) -> Anneal | None:
-        """SpeechBrain's scheduler for the rates of a client's epochs; None without `newbob`."""
-        if self.newbob is None:
+    def annealer(self, losses: list[float]) -> Anneal:
+        """The rate after each epoch, by SpeechBrain's scheduler; an epoch's mean loss is appended to `losses`."""
+        scheduler = None
+        if self.newbob is not None:
+            from speechbrain.nnet.schedulers import (
+                NewBobScheduler,
+            )  # lazy: importing SpeechBrain takes most of a second
+
+            scheduler = NewBobScheduler(self.lr, self.newbob)
+
+        def anneal(loss: float) -> float:
+            losses.append(loss)
+            return self.lr if scheduler is None else float(scheduler(loss)[1])
+
+        return anneal
+
+    def loss(self, utterances: int) -> Loss | None:
+        """The loss of a client with so many utterances, with CTC in the first epochs; None: the task's in all."""
+        if self.ctc_epochs is None:
             return None
-        from speechbrain.nnet.schedulers import NewBobScheduler  # lazy: importing SpeechBrain takes most of a second
+        first = self.ctc_epochs * math.ceil(utterances / self.batch)
 
-        scheduler = NewBobScheduler(self.lr, self.newbob)
-        return lambda loss: float(scheduler(loss)[1])
+        def loss(model: LocalModel, batch: Batch, targets: Targets) -> Tensor:
+            return cast(SpeechToText, model.task).loss(model.flat.model, batch, targets, ctc=model.steps < first)
+
+        return loss
 
 
 @dataclass(frozen=True)
@@ -88,6 +115,11 @@ class Gao(FederatedSGD):
     def check_setup(cls, settings: GaoSettings, setup: Setup) -> None:
         if isinstance(setup.strategy, ByWer) and not issubclass(setup.task_class, Recognition):
             raise ValueError("strategy.kind by_wer measures word error rates, so it needs task.kind recognition")
+        if settings.client.ctc_epochs and not 0 < getattr(setup.task, "ctc_weight", 0) < 1:
+            raise ValueError(
+                "algorithm.client.ctc_epochs is for a loss of CTC and a decoder: set task.ctc_weight between 0 and 1, "
+                "or ctc_epochs=null"
+            )
 
     def check(self, data: FederatedData) -> None:
         if self.settings.server_finetune and data.server() is None:
@@ -110,14 +142,16 @@ class Gao(FederatedSGD):
     def client_train(self, client: Client, received: Received) -> Trained:
         targets, theta_i = self.task.targets(client.data), self.local_model(received)
         settings: Any = self.local_settings(received)
-        losses = theta_i.fit(client.data, targets, settings, client.seed, anneal=settings.annealer())
+        by_epoch, loss = list[float](), settings.loss(len(client.data))
+        losses = theta_i.fit(client.data, targets, settings, client.seed, None, settings.annealer(by_epoch), loss)
+        report = {"loss": by_epoch[-1]} if settings.reported_loss == "last_epoch" else {}
         if not isinstance(self.strategy, ByWer):
-            return trained(theta_i, client.data, losses)
+            return trained(theta_i, client.data, losses, report=report)
         scores = personal_scores(
             self.task, theta_i.params(), received, {"dev": received.assets["central set"]}, final=False
         )
         wer_i = Metrics(central_wer=scores["dev"].metrics.total("wer"))
-        return trained(theta_i, client.data, losses, scores=wer_i, report={"wer": wer_i["central_wer"] / 100})
+        return trained(theta_i, client.data, losses, scores=wer_i, report=report | {"wer": wer_i["central_wer"] / 100})
 
     def server_finish(self, server: Server, state: ServerState) -> ServerState:
         settings = self.settings

@@ -110,7 +110,8 @@ class LocalModel:
         """Train for `settings.epochs` epochs. Returns `loss`, the mean over utterances, as `MeanLoss.metrics` does.
 
         `targets`: those of the utterances, by position. `loss` replaces the task's; it may call this model and others.
-        `adjust` changes the gradient of each step after clipping, `anneal` the learning rate after each epoch.
+        `adjust` changes the gradient of each step after clipping, `anneal` the learning rate after each epoch that
+        takes a step.
         """
         optimizer, generator = ClientOptimizer(self.flat, settings, adjust), np.random.default_rng(seed)
         before, steps = self.steps, settings.epochs * math.ceil(len(data) / settings.batch)
@@ -118,8 +119,10 @@ class LocalModel:
         total = MeanLoss(unlearnable)
         with self.training(), self.stepping(settings):
             for _ in range(settings.epochs):
+                if (left := before + self.time_left(steps)) <= 0:
+                    break
                 epoch = MeanLoss(unlearnable)
-                for batch in islice(batches(data, settings.batch, generator), before + self.time_left(steps)):
+                for batch in islice(batches(data, settings.batch, generator), left):
                     value = self.step(data, batch, targets, optimizer, loss, settings.micro_batch)
                     total.add_batch(value, batch.positions)
                     epoch.add_batch(value, batch.positions)

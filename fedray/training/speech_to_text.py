@@ -121,10 +121,13 @@ class SpeechToText(Task):
     def augment(self, batch: Batch) -> Batch:
         return self._augment(batch)
 
-    def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
-        """nu CTC + (1 - nu) attention, each a mean over the tokens of an utterance, then over utterances."""
+    def loss(self, model: nn.Module, batch: Batch, targets: Targets, ctc: bool = True) -> Tensor:
+        """nu CTC + (1 - nu) attention, each a mean over the tokens of an utterance, then over utterances.
+
+        `ctc`: False: attention alone.
+        """
         assert not isinstance(targets, np.ndarray)
-        nu, device = self.settings.ctc_weight, batch.features.device
+        nu, device = self.settings.ctc_weight if ctc else 0.0, batch.features.device
         loss = torch.zeros((), device=device)
         if nu < 1:
             recogniser = cast(Recogniser, model)

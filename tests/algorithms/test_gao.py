@@ -154,8 +154,9 @@ def test_what_is_missing_is_named(folder: Path) -> None:
 def test_newbob_lowers_the_rate_when_an_epoch_gains_little(folder: Path) -> None:
     """At 1e-4 every epoch gains too little: a factor of 1e-6 all but ends training, a factor of 1 changes nothing."""
     client_settings = {**GAO["client"], "epochs": 4}
-    annealer = build(folder, client={**client_settings, "newbob": 0.5})[0].settings.client.annealer()
-    assert [annealer(loss) for loss in (10.0, 9.0, 8.99, 8.0, 8.5)] == [0.2, 0.2, 0.1, 0.1, 0.05]
+    annealer = build(folder, client={**client_settings, "newbob": 0.5})[0].settings.client.annealer(seen := [])
+    losses = [10.0, 9.0, 8.99, 8.0, 8.5]
+    assert [annealer(loss) for loss in losses] == [0.2, 0.2, 0.1, 0.1, 0.05] and seen == losses
     deltas = {}
     for newbob in (None, 1.0, 1e-6):
         algorithm, data, state = build(folder, "by_examples", client={**client_settings, "lr": 1e-4, "newbob": newbob})
@@ -164,6 +165,26 @@ def test_newbob_lowers_the_rate_when_an_epoch_gains_little(folder: Path) -> None
     assert np.abs(deltas[1e-6]).sum() < 0.9 * np.abs(deltas[None]).sum(), "1e-4 gains less than 0.25 % an epoch"
     with pytest.raises(ValueError, match="newbob"):
         build(folder, client={"newbob": 0.0})
+
+
+def test_ctc_may_be_trained_in_the_first_epochs_alone(folder: Path) -> None:
+    """As in the authors' code, whose loss_i is that of the last epoch. Without noise all epochs lose the same here."""
+    wanted = speech.settings(folder, model={**CRDNN, "decoder_layers": 1, "dropout": 0})
+    task = {**wanted["task"], "ctc_weight": 0.3, "decode": {"search": "attention"}}
+    task["augment"] = {"time_masks": 0, "frequency_masks": 0}
+
+    def losses(**client_settings: Any) -> float:
+        algorithm = {**GAO, "client": {"lr": 1e-6, "batch": 100, "epochs": 2, **client_settings}}
+        made, data, state = by_hand.build({**wanted, "task": task, "algorithm": algorithm})
+        return made.client_update(client(data), arrived(made, state, data=data)).report["loss"]
+
+    both, first = losses(), losses(ctc_epochs=1)
+    last = losses(ctc_epochs=1, reported_loss="last_epoch")
+    assert losses(ctc_epochs=2) == both
+    assert both - first == pytest.approx((both - last) / 2, rel=1e-3), "one of two epochs lacks CTC"
+    assert abs(both - last) > 0.01
+    with pytest.raises(ValueError, match="ctc_epochs is for a loss of CTC and a decoder: set task.ctc_weight between"):
+        build(folder, client={"ctc_epochs": 1})
 
 
 def test_clients_may_train_with_adam(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""SpecAugment (Park et al., Interspeech 2019, without time warping), through SpeechBrain."""
+"""SpecAugment (Park et al., Interspeech 2019), through SpeechBrain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedray.data.features.dataset import Batch
 
 @dataclass(frozen=True)
 class SpecAugmentSettings(Ranged):
-    """Numbers and widths of the masks of an utterance. A width is drawn uniformly from 0 to the given one.
+    """Numbers and widths of the masks of an utterance, and how far time is warped. Widths are drawn uniformly from 0.
 
     The defaults are for 40 bins and utterances of 2 to 4 seconds at 100 frames a second.
     """
@@ -22,20 +22,23 @@ class SpecAugmentSettings(Ranged):
     frequency_masks: Natural = 2  # masks along frequency; 0: none
     frequency_width: Natural = 5  # bins of the widest frequency mask
     longest_share: Share = 0.2  # a time mask covers at most this share of the batch's frames (p in the paper)
+    time_warp: Natural = 0  # frames by which a point of a batch moves at most (W in the paper); 0: no warping
 
 
 class SpecAugment:
-    """Masks each utterance differently, with draws from torch's global generator.
+    """Masks each utterance differently, and warps a batch as a whole, with draws from torch's global generator.
 
-    A masked value becomes 0, the mean of normalised features.
+    A masked value becomes 0, the mean of normalised features. Lengths of utterances stay as they are.
     """
 
     def __init__(self, settings: SpecAugmentSettings) -> None:
         self.settings = settings
 
     def __call__(self, batch: Batch) -> Batch:
-        """Return a masked copy of the batch; the batch itself if there are no masks."""
+        """Return a warped and masked copy of the batch; the batch itself if there is neither."""
         settings = self.settings
+        if settings.time_warp:
+            batch = replace(batch, features=_warp(batch.features, settings.time_warp))
         if not settings.time_masks and not settings.frequency_masks:
             return batch
         size, frames, bins = batch.features.shape
@@ -46,6 +49,13 @@ class SpecAugment:
         frequency = batch.features.new_ones(size, 1, bins)
         frequency = _mask(frequency, settings.frequency_masks, min(settings.frequency_width, bins), dim=2)
         return replace(batch, features=(batch.features * time).mul_(frequency))
+
+
+def _warp(features: torch.Tensor, window: int) -> torch.Tensor:
+    from speechbrain.augment.freq_domain import Warping  # as in `_mask`
+
+    warped: torch.Tensor = Warping(window)(features.clone())  # SpeechBrain warps in place
+    return warped
 
 
 def _mask(ones: torch.Tensor, count: int, widest: int, dim: int) -> torch.Tensor:

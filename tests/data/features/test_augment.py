@@ -80,3 +80,21 @@ def test_no_masks_no_change() -> None:
 def test_settings_that_cannot_be(wrong: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         SpecAugmentSettings(**wrong)
+
+
+def test_warping_moves_a_point_by_at_most_its_width() -> None:
+    """Features that say their frame: their ends stay, their order too, and short batches are left alone."""
+    torch.manual_seed(0)
+    augment = SpecAugment(SpecAugmentSettings(time_masks=0, frequency_masks=0, time_warp=5))
+    frames = torch.arange(200.0)
+    batch = Batch(frames[None, :, None].expand(8, -1, 40).clone(), torch.full((8,), 200), np.arange(8))
+    moved = []
+    for _ in range(50):
+        warped = augment(batch).features
+        assert torch.equal(warped, warped[:1, :, :1].expand_as(warped)), "one draw for a batch"
+        assert torch.equal(batch.features[0, :, 0], frames)
+        assert float(warped[0, 0, 0]) == 0 and float(warped[0, -1, 0]) == pytest.approx(199, abs=1e-3)
+        moved.append(float((warped[0, :, 0] - frames).abs().max()))
+    assert 3 < max(moved) <= 6 and len(set(moved)) > 5
+    short = batch_of(frames=10)
+    assert torch.equal(augment(short).features, short.features)
