@@ -5,9 +5,10 @@
 At the end of each run an attacker sees what clients send, and knows auxiliary clients, half of all, who take no part
 (docs/privacy.md). Keywords: embedded speech, 400 speakers, ten words in shares of Dirichlet's 0.3, which CRNN-Base
 classifies and a Conformer recognises. speechocean: real sentences by 207 speakers, a Conformer. arabic-commands: real
-keywords by 24 speakers, of whom only identity is known, also with adapters on Whisper tiny's encoder. Real speech needs
-FEDRAY_SPEECH. Sums, as under secure aggregation, are at most half of the clients of a side. The same command resumes
-the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
+keywords by 24 speakers with 400 clips each, of whom only identity is known, a third of the rounds; also with adapters
+on Whisper tiny's encoder, a sixth. Real speech needs FEDRAY_SPEECH. Sums, as under secure aggregation, are at most half
+of the clients of a side. The same command resumes the study: it keeps finished runs, and takes runs whose folders are
+gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ CONFIG = "configs/privacy/updates.yaml"
 class Setup:
     """A corpus and a model. `sums`: the numbers of clients in a sum; `speech`: the folder below FEDRAY_SPEECH.
 
-    `pretrained`: the model is Whisper's encoder, which takes long: a sixth of the rounds, and the first defences alone.
+    `fewer`: the number by which rounds are divided; `pretrained`: the model is Whisper's encoder, with two defences.
     """
 
     overrides: tuple[str, ...]
     sums: tuple[int, ...]
     speech: str = ""
+    fewer: int = 1
     pretrained: bool = False
 
     def located(self) -> list[str]:
@@ -85,8 +87,9 @@ SETUPS = {
         ARABIC,
         (5,),
         "arabic-commands-full",
+        3,
     ),
-    "arabic-commands, adapters on Whisper": Setup((*ARABIC, *ADAPTERS), (5,), "arabic-commands-full", pretrained=True),
+    "arabic-commands, adapters on Whisper": Setup((*ARABIC, *ADAPTERS), (5,), "arabic-commands-full", 6, True),
 }
 PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
 COMPRESSED, UPLOAD = "top 5 % in 8 bits", "upload={kind: topk, share: 0.05, values: int8}"
@@ -119,7 +122,7 @@ Runs = dict[str, list[dict[str, Any]]]  # attribute -> a finding of each run
 def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
     """The overrides of a run."""
     setup, defence = ARMS[arm]
-    rounds = chosen.rounds // 6 if SETUPS[setup].pretrained else chosen.rounds
+    rounds = chosen.rounds // SETUPS[setup].fewer
     of_run = [f"seed={seed}", f"data.seed={seed}", f"rounds={rounds}", f"engine.actors={chosen.actors}"]
     return [*SETUPS[setup].located(), *defence, *of_run]
 
@@ -203,7 +206,7 @@ def main() -> None:
     place = study.place(chosen.runs)
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
     parts = [
-        f"## {setup}\n\n{rows}\n\nWhat defences cost:\n\n{costs(found, setup)}"
+        f"## {setup}\n\nAfter {chosen.rounds // SETUPS[setup].fewer} rounds:\n\n{rows}\n\nWhat defences cost:\n\n{costs(found, setup)}"
         for setup in SETUPS
         if (rows := table(found, setup))
     ]
@@ -211,7 +214,7 @@ def main() -> None:
         [
             f"""# What updates give away
 
-FedAvg, {chosen.rounds} rounds. An attacker who knows half of the clients, which take no part, guesses attributes of
+FedAvg, and with adapters FedLoRA. An attacker who knows half of the clients, which take no part, guesses attributes of
 others from what they send. *AUROC*: of each value against the others, and for "same client" of two updates of one
 client (other models, other halves of its speech) against those of two; mean over seeds, and in brackets the lowest and
 the highest end of the seeds' 95 % intervals over clients. 0.5 is guessing. *Right*: the attacker's guesses, and for
