@@ -206,13 +206,14 @@ def main() -> None:
     place = study.place(chosen.runs)
     found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
     parts = [
-        f"## {setup}\n\nAfter {chosen.rounds // SETUPS[setup].fewer} rounds:\n\n{rows}\n\nWhat defences cost:\n\n{costs(found, setup)}"
-        for setup in SETUPS
-        if (rows := table(found, setup))
+        f"## {name}\n\nAfter {chosen.rounds // setup.fewer} rounds:\n\n{rows}\n\n"
+        f"What defences cost:\n\n{costs(found, name)}"
+        for name, setup in SETUPS.items()
+        if (rows := table(found, name))
     ]
     text = "\n\n".join(
         [
-            f"""# What updates give away
+            """# What updates give away
 
 FedAvg, and with adapters FedLoRA. An attacker who knows half of the clients, which take no part, guesses attributes of
 others from what they send. *AUROC*: of each value against the others, and for "same client" of two updates of one
