@@ -44,6 +44,11 @@ def play(arm: str, seed: int, settings: Sequence[str], runs: Path) -> dict[str, 
     out = runs / f"seed-{seed}" / study.folder_name(arm)
     print(f"seed {seed}, {arm}: {out}", flush=True)
     results = study.run(f"configs/fednst/{config}", [f"seed={seed}", f"data.seed={seed}", *settings, *overrides], out)
+    return result(out, results)
+
+
+def result(out: Path, results: Mapping[str, Any]) -> dict[str, Any]:
+    """What the tables take of a finished run in the folder `out`."""
     rows = study.rounds(out)
     labels = [row["train/label_wer"] for row in rows if row.get("train/label_wer") is not None]
     return {
