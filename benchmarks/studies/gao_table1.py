@@ -13,8 +13,8 @@ speech on which none of these settings was chosen. A seed is a split of the six 
 "speaker" is one of 60 shares of their takes. Test has the same three people, and intervals are over its recordings,
 which strings share. Arabic commands are single words by 24 people; a seed draws the six in test and the six who are
 clients, too few for silos. Each client is in every round, as with speechocean. All three sets need FEDRAY_SPEECH.
-`--set` overrides the configurations of all arms; other `--rounds` have their own page. The same command resumes the
-study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
+`--set` overrides the configurations of all arms; other `--rounds` and a longer `--warm-up` have their own page. The
+same command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -237,6 +237,11 @@ def of(runs: Sequence[Mapping[str, Any]], model: str) -> list[dict[str, tuple[in
     return [study.unpacked(run[model]) for run in runs]
 
 
+def without_scratch(arms: Mapping[str, Arm], warm_up: int | None) -> dict[str, Arm]:
+    """The arms of a study, with a `warm_up` without those that have none."""
+    return {name: arm for name, arm in arms.items() if warm_up is None or name not in SCRATCH.values()}
+
+
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-gao-table1")
     parser.set_defaults(seeds=None)  # five; for digits, all splits
@@ -249,18 +254,22 @@ def main() -> None:
         metavar="KEY=VALUE",
         help="overrides of all arms; of algorithm.client not for central AdamW",
     )
-    chosen = study.chosen(parser, lambda options: CORPORA[options.corpus].arms())
+    parser.add_argument("--warm-up", type=int, help="steps of the warm-up (default: as configured), not from scratch")
+    chosen = study.chosen(parser, lambda options: without_scratch(CORPORA[options.corpus].arms(), options.warm_up))
     corpus, title = CORPORA[chosen.corpus], chosen.corpus
-    known = corpus.arms()
+    known = without_scratch(corpus.arms(), chosen.warm_up)
     if chosen.rounds is not None:
         corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
+    settings = chosen.set
+    if chosen.warm_up is not None:
+        settings, title = [*settings, f"algorithm.pretrain.steps={chosen.warm_up}"], f"{title}_warm-up-{chosen.warm_up}"
     chosen.seeds = chosen.seeds or [*range(len(SERVERS) if corpus.digits else 5)]
-    overrides = [one for one in chosen.set if not one.startswith("engine.")]
+    overrides = [one for one in settings if not one.startswith("engine.")]
     before = study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {})
     found = study.gathered(
         before, known, chosen,
         lambda name, seed: chosen.runs / title / name.replace(", ", "-").replace(" ", "-") / f"seed-{seed}",
-        lambda name, seed, out: play(corpus, known[name], seed, chosen.set, out),
+        lambda name, seed, out: play(corpus, known[name], seed, settings, out),
     )  # fmt: skip
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
@@ -271,7 +280,8 @@ def main() -> None:
         text += ' A "speaker" is one of 60 shares of three people\'s\ntakes; test has the same three people.'
     text += f"\n\n{page(found, {name: corpus.length(known[name]) for name in found})}"
     numbers = {"overrides": overrides, "found": found}
-    command = study.command(parser, chosen, set=overrides, arms=study.on_page(known, found))
+    given = [one for one in chosen.set if one in overrides]
+    command = study.command(parser, chosen, set=given, arms=study.on_page(known, found))
     study.write(f"gao_table1_{title}", text, numbers, command, study.seeds(found))
     print(text)
 
