@@ -7,18 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import study
-from benchmarks.studies import attacks
-from benchmarks.studies.attacks import (
-    ARMS,
-    ATTACKS,
-    BACKDOOR,
-    MEAN,
-    NOBODY,
-    arm_of,
-    chosen_by_attackers,
-    draw,
-    tables,
-)  # fmt: skip
+from benchmarks.studies import attack_arms, attacks
+from benchmarks.studies.attack_arms import ARMS, ATTACKS, BACKDOOR, MEAN, NOBODY, arm_of
+from benchmarks.studies.attacks import chosen_by_attackers, draw, tables
 from fedray import experiment
 
 
@@ -81,7 +72,7 @@ def test_an_attacker_chooses_by_dev_of_the_first_seed() -> None:
 
 def test_a_table_has_what_has_run_completely() -> None:
     """ALIE lacks a strength, and the backdoor a seed."""
-    assert len(ARMS) == len(set(map(study.folder_name, ARMS))) == 11 + 2 * 11 * sum(map(len, ATTACKS.values()))
+    assert len(ARMS) == len(set(map(study.folder_name, ARMS))) == 12 + 2 * 11 * sum(map(len, ATTACKS.values()))
     clean = [run(10), run(10) | {"seed": 1}]
     found = {
         arm_of(MEAN): clean,
@@ -99,8 +90,8 @@ def test_a_table_has_what_has_run_completely() -> None:
 
 
 def test_attackers_are_counted_for_the_cohorts_of_the_configurations() -> None:
-    for task in (attacks.KEYWORDS, attacks.RECOGNISER):
+    for task in (attack_arms.KEYWORDS, attack_arms.RECOGNISER):
         config, _ = experiment.load(study.ROOT / task.config)
-        assert config.cohort.size == attacks.COHORT
-    about = attacks.about_share(0.3, [0, 2], attacks.KEYWORDS)
+        assert config.cohort.size == attack_arms.COHORT
+    about = attacks.about_share(0.3, [0, 2], attack_arms.KEYWORDS)
     assert about.startswith("Seeds 0, 2. 15 of 50 clients attack.") and "in 20 of 60 rounds" in about

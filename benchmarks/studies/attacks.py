@@ -10,7 +10,8 @@ defence takes the server's rate that is best on dev without attackers with seed 
 best round by dev. A backdoor's success is the share of test utterances, other than its target, that its tone turns into
 the target. Writes benchmarks/results/attacks.md, .json and .png (attacks_recogniser), which have the attacks that have
 run with the seeds that most attacks of their share have. The same command resumes: it keeps finished runs, and takes
-runs whose folders are gone from the earlier page. All rounds are stepped through in this process.
+runs whose folders are gone from the earlier page. All rounds are stepped through in this process. As a control, the
+server trains alone, on the data that it gives FLTrust and the reserve set.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -27,102 +27,31 @@ from typing import Any
 
 from scipy.stats import hypergeom
 
-import fedray
 from benchmarks import rates, study
 from benchmarks.pictures import squares
 from benchmarks.stepped import kept
-from fedray.report.bootstrap import Counts
+from benchmarks.studies.attack_arms import (
+    ARMS,
+    ATTACKS,
+    BACKDOOR,
+    COHORT,
+    DEFENCES,
+    KEYWORDS,
+    MEAN,
+    NOBODY,
+    RECOGNISER,
+    SETTINGS,
+    SHARES,
+    SUCCESS,
+    Run,
+    Task,
+    arm_of,
+    play,
+)
 
-MEAN = "mean"
 FIRST, TUNING = 0, 7  # seeds
-COHORT = 10
 RATES = (0.5, 1.0, 2.0, 4.0)  # of the server
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is attacked. `training`: the configuration's, which another kind of algorithm drops."""
-
-    config: str
-    rounds: int
-    clients: int  # of whom COHORT take part in a round
-    target: str  # of the backdoor
-    training: str
-    about: str
-
-
-KEYWORDS = Task(
-    "configs/attacks/keywords.yaml", 60, 50, "stop",
-    "client: {lr: 0.6, batch: 8, epochs: 2, clip: 5}, server: {lr: 0.3, batch: 8}, pretrain: {steps: 0}",
-    "Embedded keywords, CRNN-Lite, 50 clients, ten a round. Test accuracy in percent; ten words, so chance is 10.",
-)  # fmt: skip
-RECOGNISER = Task(
-    "configs/attacks/recognition.yaml", 30, 60, "play music",
-    "client: {lr: 0.25, batch: 6, epochs: 2, clip: 5}, server: {lr: 0.1, batch: 6, utterances: 60, clip: 5}, "
-    "pretrain: {steps: 2600, lr: 3e-3, warmup: 100, batch: 8}",
-    "Embedded sentences, a Conformer with CTC, 60 clients, ten a round, from a seed model. Test scores are 100 - WER.",
-)  # fmt: skip
-RESERVE = "algorithm={kind: reverb, schedule: {kind: cosine}, buffers: frozen, TRAINING}"
-DEFENCES = {  # what each knows: nobody is told the share, so those that need a bound assume 30 %
-    MEAN: ["strategy={kind: uniform}"],
-    "norm bound": ["strategy={kind: uniform, clip_norm: 1.0}"],
-    "median": ["strategy={kind: median}"],
-    "trimmed mean": ["strategy={kind: trimmed_mean, trim: 0.3}"],
-    "Multi-Krum": ["strategy={kind: krum, byzantine: 0.3, select: 7}"],
-    "LPA": ["strategy={kind: layerwise_pruning, pruning: 0.3}"],
-    "geometric median": ["strategy={kind: geometric_median}"],
-    "centred clipping": ["strategy={kind: centred_clipping}"],
-    "FLTrust": ["strategy={kind: fltrust}"],
-    "reserve set": ["strategy={kind: uniform}", RESERVE],
-    "norm-bounded reserve": ["strategy={kind: uniform, clip_norm: 1.0}", RESERVE],
-}
-ATTACKS = {
-    "sign flip": ["{kind: sign_flip, scale: 1", "{kind: sign_flip, scale: 5"],
-    "noise": ["{kind: noise, scale: 1", "{kind: noise, scale: 5"],
-    "ALIE": ["{kind: alie, z: 0.5", "{kind: alie, z: 1.5"],
-    "inner product": ["{kind: inner_product, scale: 0.5", "{kind: inner_product, scale: 5"],
-    "min-max": ["{kind: min_max", "{kind: min_max, direction: unit"],
-    "label flips": ["{kind: label_flips, scale: 1", "{kind: label_flips, scale: 5"],
-    "backdoor": ["{kind: backdoor, target: TARGET, scale: 3"],
-}
-NOBODY, BACKDOOR, SUCCESS = "nobody", "backdoor", "its success"
-SHARES = (0.1, 0.3)
 CHOOSING = 0.3  # the share at which attackers choose a strength
-Run = dict[str, Any]
-
-
-def arm_of(defence: str, attack: str = NOBODY, share: float = 0.0, strength: int = 0) -> str:
-    """The name of an arm."""
-    return f"{defence}, {NOBODY}" if attack == NOBODY else f"{defence}, {100 * share:g} %, {attack} {strength + 1}"
-
-
-# Arm -> the attack's section. First come the runs without attackers, then a larger share before a smaller one.
-ARMS = {arm_of(defence): "none" for defence in DEFENCES} | {
-    arm_of(defence, attack, share, strength): f"{section}, share: {share:g}}}"
-    for share, attack, defence in product(sorted(SHARES, reverse=True), ATTACKS, DEFENCES)
-    for strength, section in enumerate(ATTACKS[attack])
-}
-
-
-def play(arm: str, lr: float, seed: int, task: Task) -> Run:
-    """The scores of a run's best round, and its right answers by speaker. `lr`: the server's rate."""
-    given = [*DEFENCES[arm.partition(", ")[0]], f"attack={ARMS[arm]}", f"server_optimizer.lr={lr:g}"]
-    given = [one.replace("TRAINING", task.training).replace("TARGET", task.target) for one in given]
-    given += [f"seed={seed}", f"data.seed={seed}", f"rounds={task.rounds}"]
-    bench = fedray.open(study.ROOT / task.config, given)
-    state, dev = bench.start(), -1.0
-    best = state
-    for _ in range(task.rounds):
-        state, row = bench.step(state)
-        if (now := score(row, "dev")) is not None and now > dev:
-            dev, best = now, state
-    test = bench.evaluate(best, "test", final=True)
-    found = {"seed": seed, "rate": lr, "dev": dev, "test": score(test.metrics, "test"), "round": best.round}
-    if BACKDOOR in bench.data.splits():
-        fooled = [row["errors"] == 0 for row in bench.evaluate(best, BACKDOOR, final=True).predictions]
-        found["success"] = 100 * mean(fooled)
-    found["counts"] = study.packed(right_by_speaker(test.predictions))
-    return found
 
 
 def settled(known: Mapping[str, Mapping[str, float]], chosen: argparse.Namespace, task: Task) -> dict[str, Any]:
@@ -135,23 +64,8 @@ def settled(known: Mapping[str, Mapping[str, float]], chosen: argparse.Namespace
         return float(kept(place, lambda: play(arm, lr, TUNING, task))["dev"])
 
     wanted = {arm.partition(", ")[0] for arm in ARMS if any(text in arm for text in chosen.arms)}
-    missing = [defence for defence in DEFENCES if defence in wanted and defence not in known]
+    missing = [defence for defence in SETTINGS if defence in wanted and defence not in known]
     return {**known} | {defence: rates.tune(RATES, slice(1, 3), partial(tried, defence)) for defence in missing}
-
-
-def score(row: Mapping[str, Any], split: str) -> float | None:
-    """Accuracy, or 100 - WER; None: the split was not scored."""
-    if row.get(f"{split}/accuracy") is not None:
-        return float(row[f"{split}/accuracy"])
-    wer = row.get(f"{split}/wer")
-    return None if wer is None else 100 - wer
-
-
-def right_by_speaker(rows: Sequence[Mapping[str, Any]]) -> Counts:
-    """Speaker -> (clips, right answers), or (words, words - errors)."""
-    if "words" not in rows[0]:
-        return study.right_by("speaker", rows)
-    return {speaker: (words, words - errors) for speaker, (words, errors) in study.by_speaker(rows).items()}
 
 
 def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str, Sequence[Run]]]:
@@ -163,9 +77,9 @@ def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str,
     usual = Counter(tuple(study.seeds({"": runs})) for runs in attacked.values() if runs)
     seeds = max(usual, key=lambda seeds: (usual[seeds], len(seeds)), default=())
     table: dict[str, dict[str, Sequence[Run]]] = {}
-    for defence in DEFENCES:
+    for defence in SETTINGS:
         runs = {NOBODY: [run for run in found.get(arm_of(defence), []) if run["seed"] in seeds]}
-        runs |= {attack: attacked[defence, attack] for attack in ATTACKS}
+        runs |= {attack: attacked.get((defence, attack), []) for attack in ATTACKS}
         complete = {attack: some for attack, some in runs.items() if some and tuple(study.seeds({"": some})) == seeds}
         if NOBODY in complete:
             table[defence] = complete
