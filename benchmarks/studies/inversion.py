@@ -186,8 +186,10 @@ def draw(found: study.Found, path: Path) -> None:
     panels: dict[str, dict[str, dict[str, Dot]]] = {}
     for arm, runs in found.items():
         setup, _, update = arm.partition(": ")
-        panels.setdefault(setup, {})[update] = {f"{model} model": likeness(runs, model) for model in MODELS}
-    dots(panels, "likeness to the true log-mels (0: none)", path, line=0)
+        own = {f"{model} model": likeness(runs, model) for model in MODELS}
+        others = {f"{model} model, to others": 3 * (mean(run[model]["others"] for run in runs),) for model in MODELS}
+        panels.setdefault(setup, {})[update] = own | others
+    dots(panels, "likeness to the true log-mels", path)
 
 
 def main() -> None:
@@ -201,11 +203,11 @@ def main() -> None:
 
 FedAvg, {chosen.rounds} rounds; then clients train on one or four utterances, from the first model (random weights, or
 the checkpoint's) and from the last. An attacker who knows the model, the texts and the lengths reconstructs the
-log-mels from what they send. *Likeness*: the correlation with the true log-mels,
-each bin without its mean: mean over seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals
+log-mels from what they send. *Likeness*: the highest correlation with the true log-mels over all shifts in time, each
+bin without its mean: mean over seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals
 over clients; *to others*: with other utterances of the same label or text, or with all where there is none.
-*Recognised*: no other utterance under attack is as similar as the true one. *Cosine*: of the reconstruction's gradient
-and the update, in the mean over tensors.
+*Recognised*: no other utterance under attack is as similar as the true one. *Cosine*: of the reconstruction's
+gradient and the update, in the mean over tensors.
 
 ![Likeness by update and model](inversion.png)"""
     ]

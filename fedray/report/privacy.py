@@ -28,9 +28,9 @@ UPDATES = (
 )
 INVERSIONS = (
     "An attacker reconstructs log-mels from the update of a client that trained on one or a few utterances, from the "
-    "run's first model and from its last. Likeness: the correlation with the true ones, with a 95 % interval of a "
-    "bootstrap over clients; beside it that with other utterances of the same words, which a guess would reach. "
-    "Recognised: no other utterance is as similar."
+    "run's first model and from its last. Likeness: the highest correlation with the true ones over shifts in time, "
+    "with a 95 % interval of a bootstrap over clients; beside it that with other utterances of the same words, which a "
+    "guess would reach. Recognised: no other utterance is as similar."
 )
 LAYERS = "Means over the rounds: the bound of a client's update, and the share of clients whose update was longer."
 Row = dict[str, str]

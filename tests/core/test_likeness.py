@@ -12,12 +12,20 @@ UP = np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]], np.float32)  # a mean of eac
 
 def test_the_correlation_is_of_changes_over_time() -> None:
     assert correlation(UP, 3 * UP + 7) == pytest.approx(1.0)
-    assert correlation(UP, -UP) == pytest.approx(-1.0)
+    assert correlation(UP, -UP) == pytest.approx(0.5), "up, and then down to a third"
     assert correlation(UP, np.ones_like(UP)) == 0.0
     longer = np.concatenate([UP, [[9.0, -4.0]]]).astype(np.float32)
     assert correlation(UP, longer) == pytest.approx(1.0)
     other = np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 2.0]], np.float32)
     assert correlation(UP, UP + other) == pytest.approx(1 / np.sqrt(2))
+
+
+def test_the_same_sound_at_another_time_is_alike() -> None:
+    speech = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
+    for shift in (0, 7, 49):
+        assert correlation(np.roll(speech, shift, 0), speech) == pytest.approx(1.0)
+    by_hand = max(np.corrcoef(np.roll(speech[:, 0], shift), speech[:, 1])[0, 1] for shift in range(50))
+    assert correlation(speech[:, :1], speech[:, 1:2]) == pytest.approx(by_hand)
 
 
 def test_a_batch_gives_no_order_away() -> None:
