@@ -94,4 +94,5 @@ def test_attackers_are_counted_for_the_cohorts_of_the_configurations() -> None:
         config, _ = experiment.load(study.ROOT / task.config)
         assert config.cohort.size == attack_arms.COHORT
     about = attacks.about_share(0.3, [0, 2], attack_arms.KEYWORDS)
-    assert about.startswith("Seeds 0, 2. 15 of 50 clients attack.") and "in 20 of 60 rounds" in about
+    assert about.startswith("Seeds: 0, 2. 15 of 50 clients attack.") and "in 20 of 60 rounds, and" in about
+    assert attacks.about_share(0.1, [0], attack_arms.KEYWORDS).endswith("do in 0 of 60 rounds.")

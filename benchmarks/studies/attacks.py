@@ -142,13 +142,15 @@ def best_defences(found: Mapping[str, Mapping[str, Sequence[Run]]]) -> dict[str,
 
 def about_share(share: float, seeds: Sequence[int], task: Task) -> str:
     """The seeds, and how many rounds have more attackers than a defence that assumes 30 % expects, in words."""
-    attackers = round(share * task.clients)
-    more, half = (task.rounds * hypergeom.sf(most, task.clients, attackers, COHORT) for most in (3, 4))
-    return (
-        f"Seeds {', '.join(map(str, seeds))}. {attackers} of {task.clients} clients attack. By chance more than three\n"
-        f"of a round's ten do in {more:.0f} of {task.rounds} rounds, and at least five in {half:.0f}: then no rule\n"
-        "that trusts the majority can hold."
+    attackers, numbers = round(share * task.clients), ", ".join(map(str, seeds))
+    more, half = (round(task.rounds * hypergeom.sf(most, task.clients, attackers, COHORT)) for most in (3, 4))
+    text = (
+        f"Seeds: {numbers}. {attackers} of {task.clients} clients attack. By chance more than three of a round's ten\n"
     )
+    text += f"do in {more} of {task.rounds} rounds"
+    if not half:
+        return f"{text}."
+    return f"{text}, and at least five in {half}: then no rule that trusts the majority can hold."
 
 
 def draw(found: Mapping[float, Mapping[str, Mapping[str, Sequence[Run]]]], path: Path) -> None:
