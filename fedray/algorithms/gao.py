@@ -69,9 +69,8 @@ class GaoClientSettings(ClientSettings):
         """The rate after each epoch, by SpeechBrain's scheduler; an epoch's mean loss is appended to `losses`."""
         scheduler = None
         if self.newbob is not None:
-            from speechbrain.nnet.schedulers import (
-                NewBobScheduler,
-            )  # lazy: importing SpeechBrain takes most of a second
+            # Imported here, because importing SpeechBrain takes most of a second.
+            from speechbrain.nnet.schedulers import NewBobScheduler
 
             scheduler = NewBobScheduler(self.lr, self.newbob)
 

@@ -62,7 +62,8 @@ class Observing(Option):
         folder.write_table(TABLE, [{"sum": count} | row for count in settings.sums for row in found[count][1]])
         clients = sum(self.candidates.values())
         sides = {"clients": clients, "auxiliary": len(self.candidates) - clients}
-        return {"audit": {"kind": "updates", **sides, "sums": {str(count): one for count, (one, _) in found.items()}}}
+        sums = {str(count): found[count][0] for count in settings.sums}  # in this order, whichever job ended first
+        return {"audit": {"kind": "updates", **sides, "sums": sums}}
 
     def _put(self, progress: Progress) -> Posted:
         return self.rounds.put(progress.state, progress.round)
