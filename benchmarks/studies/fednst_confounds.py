@@ -28,6 +28,7 @@ TRANSCRIPTS = "data.labelled.clients=1.0"
 STRONG = ("data.options.server_speakers=160", "algorithm.pretrain.steps=10400")
 CRDNN = "model={kind: crdnn, channels: [32, 64], rnn_neurons: 96, dnn_neurons: 128, dropout: 0.05}"
 REFERENCE = "FedNST"
+LAMBDAS = {f"lambda {share:g} of the rounds": share for share in (0.125, 0.25, 1)}
 ARMS: dict[str, Sequence[str]] = {
     REFERENCE: (),
     "FedNST, transcripts": (TRANSCRIPTS,),
@@ -46,12 +47,7 @@ ARMS: dict[str, Sequence[str]] = {
         "algorithm.client.epochs=1", f"rounds={EPOCHS}", "evaluation.every=1",
     ),
     **{f"server rate {lr:g}": (f"server_optimizer.lr={lr:g}",) for lr in (2, 3)},
-    **{
-        f"lambda {share:g} of the rounds": (
-            f"algorithm.schedule={{kind: exponential, decay_rate: 0.5, decay_steps: ROUNDS*{share:g}}}",
-        )
-        for share in (0.125, 0.25, 1)
-    },
+    **dict.fromkeys(LAMBDAS, ()),
     **{
         f"clients with Adam, {lr:g}": ("algorithm.client.optimizer=adam", f"algorithm.client.lr={lr:g}")
         for lr in (3e-4, 1e-3, 3e-3)
@@ -65,10 +61,10 @@ Run = dict[str, Any]
 def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
     """The overrides of a run."""
     given = [f"seed={seed}", f"data.seed={seed}", f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
-    given += ["evaluation.every=2", *FEDERATED]
-    for one in ARMS[arm]:
-        text, times, share = one.partition("ROUNDS*")
-        given.append(f"{text}{round(float(share.rstrip('}')) * chosen.rounds)}}}" if times else one)
+    given += ["evaluation.every=2", *FEDERATED, *ARMS[arm]]
+    if arm in LAMBDAS:
+        steps = round(LAMBDAS[arm] * chosen.rounds)
+        given.append(f"algorithm.schedule={{kind: exponential, decay_rate: 0.5, decay_steps: {steps}}}")
     return given
 
 

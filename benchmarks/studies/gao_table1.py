@@ -260,16 +260,17 @@ def main() -> None:
     known = without_scratch(corpus.arms(), chosen.warm_up)
     if chosen.rounds is not None:
         corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
-    settings = chosen.set
-    if chosen.warm_up is not None:
-        settings, title = [*settings, f"algorithm.pretrain.steps={chosen.warm_up}"], f"{title}_warm-up-{chosen.warm_up}"
+    warm_up = [] if chosen.warm_up is None else [f"algorithm.pretrain.steps={chosen.warm_up}"]
+    if warm_up:
+        title = f"{title}_warm-up-{chosen.warm_up}"
     chosen.seeds = chosen.seeds or [*range(len(SERVERS) if corpus.digits else 5)]
-    overrides = [one for one in settings if not one.startswith("engine.")]
+    given = [one for one in chosen.set if not one.startswith("engine.")]
+    overrides = [*given, *warm_up]
     before = study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {})
     found = study.gathered(
         before, known, chosen,
         lambda name, seed: chosen.runs / title / name.replace(", ", "-").replace(" ", "-") / f"seed-{seed}",
-        lambda name, seed, out: play(corpus, known[name], seed, settings, out),
+        lambda name, seed, out: play(corpus, known[name], seed, [*chosen.set, *warm_up], out),
     )  # fmt: skip
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
@@ -280,7 +281,6 @@ def main() -> None:
         text += ' A "speaker" is one of 60 shares of three people\'s\ntakes; test has the same three people.'
     text += f"\n\n{page(found, {name: corpus.length(known[name]) for name in found})}"
     numbers = {"overrides": overrides, "found": found}
-    given = [one for one in chosen.set if one in overrides]
     command = study.command(parser, chosen, set=given, arms=study.on_page(known, found))
     study.write(f"gao_table1_{title}", text, numbers, command, study.seeds(found))
     print(text)

@@ -12,9 +12,10 @@ from fedray.data.features.dataset import Batch
 
 @dataclass(frozen=True)
 class SpecAugmentSettings(Ranged):
-    """Numbers and widths of the masks of an utterance, and how far time is warped. Widths are drawn uniformly from 0.
+    """Numbers and widths of the masks of an utterance, and how far time is warped.
 
-    The defaults are for 40 bins and utterances of 2 to 4 seconds at 100 frames a second.
+    A width is drawn uniformly from 0 to the given one. The defaults are for 40 bins and utterances of 2 to 4
+    seconds at 100 frames a second.
     """
 
     time_masks: Natural = 2  # masks along time; 0: none
