@@ -22,6 +22,10 @@ def test_every_arm_is_a_valid_configuration(arm: str, monkeypatch: pytest.Monkey
     overrides = update_leakage.overrides(arm, 0, CHOSEN)
     config, _ = experiment.load(study.ROOT / update_leakage.CONFIG, overrides)
     experiment.check_setup(*experiment.load(study.ROOT / update_leakage.CONFIG, overrides))
+    if "epsilon" in arm:  # then a recogniser's tokens come from the server
+        assert config.model.kind == "crnn" or config.data.server.share or config.data.options["server_speakers"]
+    if "speechocean" in arm:
+        assert config.data.test_share, "SCORES has none of dev"
     assert "ROOT" not in str(config.audit)
 
 
@@ -60,9 +64,17 @@ def test_every_inversion_is_a_valid_configuration(arm: str, monkeypatch: pytest.
 def test_an_inversion_has_a_row_and_a_dot(tmp_path: Path) -> None:
     first = {"likeness": 0.5, "likeness_low": 0.4, "likeness_high": 0.6, "others": 0.1, "first": 1.0, "chance": 0.1}
     first["match"] = 0.9
-    runs = [{"seed": 0, "first": first, "last": first | {"likeness": 0.3, "likeness_low": 0.2}}]
+    runs = [
+        {
+            "seed": 0,
+            "score": {"test/accuracy": 61.2},
+            "first": first,
+            "last": first | {"likeness": 0.3, "likeness_low": 0.2},
+        }
+    ]
     arm = "keywords, CRNN: one clip"
     row = inversion.row(arm, "last", runs)
+    assert row["model"] == "last (test/accuracy 61)"
     assert (row["update"], row["likeness"], row["recognised (%)"]) == ("one clip", "0.30 [0.20, 0.60]", "100.0")
     inversion.draw({arm: runs}, tmp_path / "inversion.png")
     assert (tmp_path / "inversion.png").stat().st_size > 5_000

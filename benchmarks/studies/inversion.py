@@ -2,13 +2,14 @@
 
     python -m benchmarks.studies.inversion [--arms 'keywords, CRNN'] [--seeds 0 1 2] [--actors N]
 
-At the end of each run 20 clients train on one utterance, or on four, and an attacker who knows the model, the texts and
+At the end of each run clients train on one utterance, or on four, and an attacker who knows the model, the texts and
 the lengths reconstructs the log-mels (docs/privacy.md). Keywords: embedded speech, CRNN-Base. Real keywords:
-arabic-commands-full, Whisper tiny's encoder, all of it or adapters alone. Sentences: speechocean up to three seconds, a
-Conformer with CTC; Whisper tiny and Resemblyzer (`pip install resemblyzer`; without it the column stays empty) hear the
-reconstructions as waveforms by Griffin and Lim, beside the true log-mels made audible in the same way. Real speech
-needs FEDRAY_SPEECH. The same command resumes the study: it keeps finished runs, and takes runs whose folders are gone
-from the earlier page.
+arabic-commands-full, Whisper tiny's encoder, all of it or adapters alone, an eighth of the rounds. Adapters train with
+Adam, whose first step has about the signs of the gradient, so the encoder does so in one arm. Sentences: speechocean up
+to three seconds, a Conformer with CTC; Whisper tiny and Resemblyzer (`pip install resemblyzer`; without it the column
+stays empty) hear the reconstructions as waveforms by Griffin and Lim, beside the true log-mels made audible in the same
+way. Real speech needs FEDRAY_SPEECH. The same command resumes the study: it keeps finished runs, and takes runs whose
+folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -26,7 +28,7 @@ import torch
 
 from benchmarks import outside, speechocean, study
 from benchmarks.pictures import Dot, dots
-from benchmarks.studies.update_leakage import DEFENCES
+from benchmarks.studies.update_leakage import COMPRESSED, DEFENCES, PLAIN
 from fedray.core.privacy.likeness import MODELS
 from fedray.data.features import audio
 from fedray.data.features.log_mel import LogMelSettings, log_mels
@@ -35,9 +37,11 @@ CONFIG = "configs/privacy/inversion.yaml"
 OF_WORDS = "configs/fedavg/encoder_keywords.yaml"
 LONGEST = 3.0  # seconds of a sentence
 MELS = LogMelSettings(bins=80, normalise="mean")  # of sentences
+SCORES = ("test/accuracy", "dev/wer")  # the first that a run has
 HEARD = 50  # recordings whose mean log-mels the attacker knows
-ONE, FOUR = ("audit.utterances=1",), ("audit.utterances=4",)
-NONE, DROPOUT = DEFENCES["none"], DEFENCES["dropout 0.2"]
+FEWER = 8  # the number by which rounds of a pre-trained encoder are divided
+ONE = ("audit.utterances=1",)
+FOUR = ("audit.utterances=4", "data.clients.min_utterances=4")
 WORDS = (
     "data.options={train: [manifest.tsv], label_column: keyword, text_column: null, seconds_column: seconds, "
     "split_column: official_split}",
@@ -46,7 +50,7 @@ WORDS = (
     "cohort={size: 4, fraction: null}",
     "model.folder=WHISPER",
     "model.seconds=1.0",
-    "audit={kind: inversion, clients: 12}",
+    "audit={kind: inversion, clients: 10}",
 )
 SENTENCES = (
     "data.corpus=tsv",
@@ -56,23 +60,26 @@ SENTENCES = (
     "features={kind: logmel, bins: 80, normalise: mean}",
     "task={kind: recognition, tokens: characters, decode: {search: greedy}, augment: {time_masks: 0, "
     "frequency_masks: 0}}",
-    "model={kind: conformer}",
+    "model={kind: conformer, dropout: 0}",
     "algorithm.client={lr: 0.3, batch: 5, epochs: 1, clip: 5}",
+    "audit.clients=10",
 )
 ENCODER = "algorithm={kind: fedavg, client: {lr: 0.01, batch: 8, clip: 1}, pretrain: {steps: 0}}"
+ADAM = "algorithm={kind: fedavg, client: {lr: 1e-4, batch: 8, optimizer: adam}, pretrain: {steps: 0}}"
 ADAPTERS = "algorithm={kind: fedlora, lora: {rank: 16, alpha: 32}, client: {lr: 0.001, batch: 8}, pretrain: {steps: 0}}"
 ARMS = {
-    "keywords, CRNN: one clip": (*NONE, *ONE),
-    "keywords, CRNN: four clips": (*NONE, *FOUR),
+    "keywords, CRNN: one clip": (PLAIN, *ONE),
+    "keywords, CRNN: four clips": (PLAIN, *FOUR),
     **{
-        f"keywords, CRNN: one clip, {defence}": (*DEFENCES[defence], *ONE)
-        for defence in ("dropout 0.2", "top 5 % in 8 bits", "epsilon 8, local")
+        f"keywords, CRNN: one clip, {defence}": (PLAIN, *DEFENCES[defence], *ONE)
+        for defence in ("dropout 0.2", COMPRESSED)
     },
     "real keywords, Whisper's encoder: one clip": (*WORDS, ENCODER, *ONE),
+    "real keywords, Whisper's encoder: one clip, Adam": (*WORDS, ADAM, *ONE),
     "real keywords, Whisper's encoder: one clip, adapters alone": (*WORDS, ADAPTERS, *ONE),
-    "sentences, Conformer: one sentence": (*SENTENCES, *NONE, *ONE),
-    "sentences, Conformer: four sentences": (*SENTENCES, *NONE, *FOUR),
-    "sentences, Conformer: one sentence, dropout 0.2": (*SENTENCES, *DROPOUT, *ONE),
+    "sentences, Conformer: one sentence": (*SENTENCES, *ONE),
+    "sentences, Conformer: four sentences": (*SENTENCES, *FOUR),
+    "sentences, Conformer: one sentence, dropout 0.2": (*SENTENCES, *DEFENCES["dropout 0.2"], *ONE),
 }
 
 
@@ -90,8 +97,8 @@ def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> list[str]:
         whisper = study.speech("whisper-tiny.en")
         given = [one.replace("WHISPER", str(whisper)) for one in given]
         given.append(f"data.root={study.speech('arabic-commands-full')}")
-    of_run = [f"seed={seed}", f"data.seed={seed}", f"rounds={chosen.rounds}", f"engine.actors={chosen.actors}"]
-    return [*given, *of_run]
+    rounds = chosen.rounds // (FEWER if arm.startswith("real") else 1)
+    return [*given, f"seed={seed}", f"data.seed={seed}", f"rounds={rounds}", f"engine.actors={chosen.actors}"]
 
 
 def sentences(folder: Path) -> Path:
@@ -101,10 +108,12 @@ def sentences(folder: Path) -> Path:
 
 
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The findings of a run's audit and, of sentences, what outside listeners make of the reconstructions."""
-    audit = study.run(config(arm), overrides(arm, seed, chosen), place)["audit"]
+    """What the model learns, the audit's findings and, of sentences, what outside listeners make of reconstructions."""
+    results = study.run(config(arm), overrides(arm, seed, chosen), place)
+    metric = next(metric for metric in SCORES if metric in results["best"])
     heard = listen(place) if arm.startswith("sentences") else {}
-    return {"seed": seed, **{model: {**audit[model], **heard.get(model, {})} for model in MODELS}}
+    found = {model: {**results["audit"][model], **heard.get(model, {})} for model in MODELS}
+    return {"seed": seed, "score": {metric: results["best"][metric]}, **found}
 
 
 def listen(place: Path) -> dict[str, dict[str, float]]:
@@ -134,7 +143,8 @@ def _heard(mels: dict[str, torch.Tensor], rows: dict[str, Any], usual: np.ndarra
     except ImportError:
         return found
     speakers = [rows[path]["speaker"] for path in mels]
-    others = outside.voices([_read(_other(path, rows)).numpy() for path in mels])
+    known = {row["path"]: row for row in speechocean.utterances(inf)}
+    others = outside.voices([_read(_other(path, known)).numpy() for path in mels])
     own = np.array([[one == other for other in speakers] for one in speakers])
     best = (embedded @ others.T).argmax(1)
     right = 100 * float(np.mean(own[np.arange(len(best)), best]))
@@ -147,8 +157,7 @@ def _plain(text: str) -> str:
 
 def _other(path: str, rows: dict[str, Any]) -> str:
     """Another recording of the same speaker."""
-    mine = [other for other, row in sorted(rows.items()) if row["speaker"] == rows[path]["speaker"] and other != path]
-    return mine[0] if mine else path
+    return next(name for name, row in rows.items() if row["speaker"] == rows[path]["speaker"] and name != path)
 
 
 def _read(path: str) -> torch.Tensor:
@@ -162,12 +171,18 @@ def likeness(runs: Sequence[dict[str, Any]], model: str) -> Dot:
     return mean(one["likeness"] for one in ones), low, high
 
 
+def learnt(runs: Sequence[dict[str, Any]]) -> str:
+    """The mean score of the best round, by which the last model may be judged."""
+    (metric,) = runs[0]["score"]
+    return f"{metric} {mean(run['score'][metric] for run in runs):.0f}"
+
+
 def row(arm: str, model: str, found_runs: list[dict[str, Any]]) -> dict[str, object]:
     """The row of an arm's first or last model."""
     runs = [run[model] for run in found_runs]
     found: dict[str, object] = {
         "update": arm.partition(": ")[2],
-        "model": model,
+        "model": model if model == MODELS[0] else f"{model} ({learnt(found_runs)})",
         "likeness": "{:.2f} [{:.2f}, {:.2f}]".format(*likeness(found_runs, model)),
         "to others": f"{mean(run['others'] for run in runs):.2f}",
         "recognised (%)": study.spread([100 * run["first"] for run in runs]),
@@ -193,7 +208,7 @@ def draw(found: study.Found, path: Path) -> None:
 
 
 def main() -> None:
-    parser = study.parser(__spec__.name, __doc__, "study-inversion", rounds=10)
+    parser = study.parser(__spec__.name, __doc__, "study-inversion", rounds=80)
     chosen = study.chosen(parser, ARMS)
     before = study.page_before("inversion", rounds=chosen.rounds).get("found", {})
     place = study.place(chosen.runs)
@@ -201,13 +216,14 @@ def main() -> None:
     texts = [
         f"""# Speech from updates
 
-FedAvg, {chosen.rounds} rounds; then clients train on one or four utterances, from the first model (random weights, or
-the checkpoint's) and from the last. An attacker who knows the model, the texts and the lengths reconstructs the
-log-mels from what they send. *Likeness*: the highest correlation with the true log-mels over all shifts in time, each
-bin without its mean: mean over seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals
-over clients; *to others*: with other utterances of the same label or text, or with all where there is none.
-*Recognised*: no other utterance under attack is as similar as the true one. *Cosine*: of the reconstruction's
-gradient and the update, in the mean over tensors.
+FedAvg, {chosen.rounds} rounds, with Whisper's encoder {chosen.rounds // FEWER}; then clients train on one or four
+utterances, from the first model (random weights, or the checkpoint's) and from the last, with the score of its best
+round. An attacker who knows the model, the texts and the lengths reconstructs the log-mels from what they send.
+*Likeness*: the highest correlation with the true log-mels over all shifts in time, each bin without its mean: mean over
+seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals over clients; *to others*: with other
+utterances of the same label or text, or with all where there is none. *Recognised*: no other utterance under attack is
+as similar as the true one. *Cosine*: of the reconstruction's gradient and the update, in the mean over tensors. The
+attacker does not look for dropout's masks.
 
 ![Likeness by update and model](inversion.png)"""
     ]

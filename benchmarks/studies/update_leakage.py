@@ -4,11 +4,12 @@
 
 At the end of each run an attacker sees what clients send, and knows auxiliary clients, half of all, who take no part
 (docs/privacy.md). Keywords: embedded speech, 400 speakers, ten words in shares of Dirichlet's 0.3, which CRNN-Base
-classifies and a Conformer recognises. speechocean: real sentences by 207 speakers, a Conformer. arabic-commands: real
-keywords by 24 speakers with 400 clips each, of whom only identity is known, a third of the rounds; also with adapters
-on Whisper tiny's encoder, a sixth. Real speech needs FEDRAY_SPEECH. Sums, as under secure aggregation, are at most half
-of the clients of a side. The same command resumes the study: it keeps finished runs, and takes runs whose folders are
-gone from the earlier page.
+classifies from random weights and a Conformer recognises from a seed model. speechocean: real sentences by 207
+speakers, of whom three in ten train the seed model, a Conformer. arabic-commands: real keywords by 24 speakers with 400
+clips each, of whom only identity is known, a third of the rounds; also with adapters on Whisper tiny's encoder, a
+sixth; 12 clients are too few for epsilon 8. Real speech needs FEDRAY_SPEECH. Sums, as under secure aggregation, are at
+most half of the clients of a side. The same command resumes the study: it keeps finished runs, and takes runs whose
+folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -24,35 +25,48 @@ from benchmarks import study
 from benchmarks.pictures import Dot, dots
 
 CONFIG = "configs/privacy/updates.yaml"
+PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
+COMPRESSED = "top 5 % in 8 bits"
+EPSILON_8 = "epsilon: 8, delta: 1e-5, clip: {norm: 1.0}"
+DEFENCES: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "dropout 0.2": ("model.dropout=0.2",),
+    COMPRESSED: ("upload={kind: topk, share: 0.05, values: int8}",),
+    "epsilon 8, local": (*PRIVATE, f"privacy={{kind: local, {EPSILON_8}}}"),
+    "epsilon 8, Skellam": (*PRIVATE, f"privacy={{kind: skellam, bits: 24, {EPSILON_8}}}"),
+}
+FREE = tuple(defence for defence in DEFENCES if not defence.startswith("epsilon"))  # of noise
 
 
 @dataclass(frozen=True)
 class Setup:
     """A corpus and a model. `sums`: the numbers of clients in a sum; `speech`: the folder below FEDRAY_SPEECH.
 
-    `fewer`: the number by which rounds are divided; `pretrained`: the model is Whisper's encoder, with two defences.
+    `fewer`: the number by which rounds are divided.
     """
 
     overrides: tuple[str, ...]
     sums: tuple[int, ...]
     speech: str = ""
     fewer: int = 1
-    pretrained: bool = False
+    defences: tuple[str, ...] = tuple(DEFENCES)
 
     def located(self) -> list[str]:
-        """The overrides, with the folder of real speech."""
+        """The overrides, with the folders of real speech and of Whisper."""
         if not self.speech:
             return list(self.overrides)
         found, root = "\n".join(self.overrides), study.speech(self.speech)
-        if self.pretrained:
+        if "WHISPER" in found:
             found = found.replace("WHISPER", str(study.speech("whisper-tiny.en")))
         return [*found.replace("ROOT", str(root)).split("\n"), f"data.root={root}"]
 
 
+PLAIN = "model.dropout=0"
 CONFORMER = (
     "task={kind: recognition, tokens: characters, decode: {search: greedy}}",
-    "model={kind: conformer}",
+    "model={kind: conformer, dropout: 0}",
     "algorithm.client={lr: 0.3, batch: 5, epochs: 4, clip: 5}",
+    "algorithm.pretrain={steps: 1000, lr: 3e-3, warmup: 100, batch: 8}",
 )
 EMBEDDED = ("data.options.client_speakers=400", "audit.clients=200")
 TABLE = "path_column: path, speaker_column: speaker, seconds_column: seconds"
@@ -68,38 +82,22 @@ ADAPTERS = (
     "model={kind: encoder, folder: WHISPER, seconds: 1.0}",
     "features={kind: whisper}",
 )
+SPEECHOCEAN = (
+    "data.corpus=tsv",
+    f"data.options={{train: [manifest.tsv], text_column: transcript, lower_case: true, {TABLE}}}",
+    "data.server.share=0.3",
+    "data.dev_share=0.03",
+    "data.test_share=0.1",
+    "audit={kind: updates, clients: 60, attributes: [age_group, gender], file: ROOT/manifest.tsv, auxiliary: 0.5}",
+)
 SETUPS = {
-    "keywords, CRNN": Setup(EMBEDDED, (5, 20, 100)),
-    "keywords, Conformer": Setup((*EMBEDDED, *CONFORMER), (5, 20, 100)),
-    "speechocean, Conformer": Setup(
-        (
-            "data.corpus=tsv",
-            f"data.options={{train: [manifest.tsv], text_column: transcript, lower_case: true, {TABLE}}}",
-            "data.dev_share=0.03",
-            *CONFORMER,
-            "audit={kind: updates, clients: 100, attributes: [age_group, gender], file: ROOT/manifest.tsv, "
-            "auxiliary: 0.5}",
-        ),
-        (5, 20, 50),
-        "speechocean",
+    "keywords, CRNN": Setup((*EMBEDDED, PLAIN), (5, 20, 100)),
+    "keywords, Conformer": Setup((*EMBEDDED, "data.options.server_speakers=40", *CONFORMER), (5, 20, 100)),
+    "speechocean, Conformer": Setup((*SPEECHOCEAN, *CONFORMER), (5, 20), "speechocean"),
+    "arabic-commands, CRNN": Setup((*ARABIC, PLAIN), (5,), "arabic-commands-full", 3, FREE),
+    "arabic-commands, adapters on Whisper": Setup(
+        (*ARABIC, *ADAPTERS), (5,), "arabic-commands-full", 6, ("none", COMPRESSED)
     ),
-    "arabic-commands, CRNN": Setup(
-        ARABIC,
-        (5,),
-        "arabic-commands-full",
-        3,
-    ),
-    "arabic-commands, adapters on Whisper": Setup((*ARABIC, *ADAPTERS), (5,), "arabic-commands-full", 6, True),
-}
-PRIVATE = ("strategy.kind=uniform", "algorithm.buffers=frozen")
-COMPRESSED, UPLOAD = "top 5 % in 8 bits", "upload={kind: topk, share: 0.05, values: int8}"
-EPSILON_8 = "epsilon: 8, delta: 1e-5, clip: {norm: 1.0}"
-DEFENCES: dict[str, tuple[str, ...]] = {
-    "none": ("model.dropout=0",),
-    "dropout 0.2": ("model.dropout=0.2",),
-    COMPRESSED: ("model.dropout=0", UPLOAD),
-    "epsilon 8, local": ("model.dropout=0", *PRIVATE, f"privacy={{kind: local, {EPSILON_8}}}"),
-    "epsilon 8, Skellam": ("model.dropout=0", *PRIVATE, f"privacy={{kind: skellam, bits: 24, {EPSILON_8}}}"),
 }
 
 
@@ -107,10 +105,11 @@ def arms() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Arm -> (setup, overrides)."""
     found = {}
     for name, setup in SETUPS.items():
-        given = {defence: overrides for defence, overrides in DEFENCES.items() if not setup.pretrained}
-        given |= {"none": (), COMPRESSED: (UPLOAD,)} if setup.pretrained else {}
-        given["none"] = (*given["none"], f"audit.sums={[1, *setup.sums]}".replace(" ", ""))
-        found |= {f"{name}: {defence}": (name, overrides) for defence, overrides in given.items()}
+        sums = f"audit.sums={[1, *setup.sums]}".replace(" ", "")
+        found |= {
+            f"{name}: {defence}": (name, (*DEFENCES[defence], *([sums] if defence == "none" else [])))
+            for defence in setup.defences
+        }
     return found
 
 
