@@ -64,7 +64,7 @@ def test_an_attacker_chooses_by_dev_of_the_first_seed() -> None:
         return run(5, dev=devs[arm.rpartition(", ")[2]]) | {"seed": seed}
 
     arms = [arm_of(MEAN), *(arm for arm in ARMS if arm.startswith(f"{MEAN}, 30 %") and arm.rpartition(", ")[2] in devs)]
-    found = attacks.played({}, argparse.Namespace(arms=arms, seeds=[1], runs=Path("nowhere")), play)
+    found = attacks.played({}, list(ARMS), argparse.Namespace(arms=arms, seeds=[1], runs=Path("nowhere")), play)
     assert played[: len(arms)] == [(arm, 0) for arm in arms]
     assert played[len(arms) :] == [(f"{MEAN}, {one}", 1) for one in (NOBODY, "30 %, noise 2", "30 %, min-max 1")]
     assert {arm: len(runs) for arm, runs in found.items()} == {arm: 2 if (arm, 1) in played else 1 for arm in arms}
@@ -87,6 +87,14 @@ def test_a_table_has_what_has_run_completely() -> None:
     assert chosen_by_attackers(found, 0.1) == {}
     found[arm_of(MEAN, "noise", 0.1, 1)] = clean[:1]  # the strength that was chosen at 30 %
     assert chosen_by_attackers(found, 0.1) == {MEAN: {NOBODY: clean[:1], "noise": clean[:1]}}
+
+
+def test_the_recogniser_has_fewer_arms() -> None:
+    assert attack_arms.arms(attack_arms.KEYWORDS) == list(ARMS)
+    found = attack_arms.arms(attack_arms.RECOGNISER)
+    assert len(found) == 7 + 2 * 7 * (3 * 2 + 1)
+    assert {attack_arms.ALONE, "LPA"}.isdisjoint(arm.partition(", ")[0] for arm in found)
+    assert any(arm.startswith("norm-bounded reserve") for arm in found) and not any("min-max" in arm for arm in found)
 
 
 def test_attackers_are_counted_for_the_cohorts_of_the_configurations() -> None:

@@ -3,15 +3,16 @@
     python -m benchmarks.studies.attacks [--arms '30 %' ...] [--seeds 0 1 2] [--recogniser] [--runs DIR]
 
 50 clients with keywords, ten a round, 60 rounds (configs/attacks/keywords.yaml); with --recogniser 60 clients with
-sentences, ten a round, 30 rounds (recognition.yaml). An arm is a defence, and the strength of an attack by a share of
-the clients: "median, 30 %, noise 2". Against each defence the strength counts that has the lowest dev accuracy with
-seed FIRST and 30 % of the clients: an attacker who knows the defence would choose it. The others run there alone. A
-defence takes the server's rate that is best on dev without attackers with seed TUNING. Test scores are those of the
-best round by dev. A backdoor's success is the share of test utterances, other than its target, that its tone turns into
-the target. Writes benchmarks/results/attacks.md, .json and .png (attacks_recogniser), which have the attacks that have
-run with the seeds that most attacks of their share have. The same command resumes: it keeps finished runs, and takes
-runs whose folders are gone from the earlier page. All rounds are stepped through in this process. As a control, the
-server trains alone, on the data that it gives FLTrust and the reserve set.
+sentences, ten a round, 30 rounds (recognition.yaml), seven defences and four attacks. An arm is a defence, and the
+strength of an attack by a share of the clients: "median, 30 %, noise 2". Against each defence the strength counts that
+has the lowest dev score with seed FIRST and 30 % of the clients: an attacker who knows the defence would choose it. The
+others run there alone. A defence takes the server's rate that is best on dev without attackers with seed TUNING. Test
+scores are those of the best round by dev, of the recogniser those of the last. A backdoor's success is the share of
+test utterances, other than its target, that its tone turns into the target. Writes benchmarks/results/attacks.md, .json
+and .png (attacks_recogniser), which have the attacks that have run with the seeds that most attacks of their share
+have. The same command resumes: it keeps finished runs, and takes runs whose folders are gone from the earlier page. All
+rounds are stepped through in this process. As a control with keywords, the server trains alone, on the data that it
+gives FLTrust and the reserve set.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from benchmarks.studies.attack_arms import (
     Run,
     Task,
     arm_of,
+    arms,
     play,
 )
 
@@ -63,7 +65,7 @@ def settled(known: Mapping[str, Mapping[str, float]], chosen: argparse.Namespace
         place = chosen.runs / "tuning" / study.folder_name(f"{arm} {lr:g}")
         return float(kept(place, lambda: play(arm, lr, TUNING, task))["dev"])
 
-    wanted = {arm.partition(", ")[0] for arm in ARMS if any(text in arm for text in chosen.arms)}
+    wanted = {arm.partition(", ")[0] for arm in arms(task) if any(text in arm for text in chosen.arms)}
     missing = [defence for defence in SETTINGS if defence in wanted and defence not in known]
     return {**known} | {defence: rates.tune(RATES, slice(1, 3), partial(tried, defence)) for defence in missing}
 
@@ -94,15 +96,15 @@ def strongest(found: study.Found, defence: str, attack: str, share: float) -> st
 
 
 def played(
-    before: study.Found, chosen: argparse.Namespace, play: Callable[[str, int, Path], Run]
+    before: study.Found, every: Sequence[str], chosen: argparse.Namespace, play: Callable[[str, int, Path], Run]
 ) -> dict[str, list[Run]]:
-    """The runs of each arm: all strengths with seed FIRST and the share CHOOSING, and the strongest besides."""
+    """The runs of the arms `every`: all strengths with seed FIRST and the share CHOOSING, and the strongest besides."""
     place, first = study.place(chosen.runs), argparse.Namespace(arms=chosen.arms, seeds=[FIRST])
-    arms = [arm for arm in ARMS if arm.endswith(NOBODY) or f", {100 * CHOOSING:g} %, " in arm]
-    found = {**before} | study.gathered(before, arms, first, place, play)
+    clean = [arm for arm in every if arm.endswith(NOBODY)]
+    tried = [arm for arm in every if f", {100 * CHOOSING:g} %, " in arm]
+    found = {**before} | study.gathered(before, [*clean, *tried], first, place, play)
     kept = {strongest(found, *of) for of in product(DEFENCES, ATTACKS, SHARES)}
-    arms = [arm for arm in ARMS if arm.endswith(NOBODY) or arm in kept]
-    return found | study.gathered(found, arms, chosen, place, play)
+    return found | study.gathered(found, [*clean, *(arm for arm in every if arm in kept)], chosen, place, play)
 
 
 def tables(found: Mapping[str, Mapping[str, Sequence[Run]]], rounds: int) -> str:
@@ -184,7 +186,7 @@ def main() -> None:
         lr = rates.best_of(tuned[arm.partition(", ")[0]])
         return kept(place, lambda: play(arm, lr, seed, task))
 
-    found = played(before.get("found", {}), chosen, one)
+    found = played(before.get("found", {}), arms(task), chosen, one)
     text = f"""# Attacks against defences
 
 {task.about}
@@ -193,6 +195,8 @@ def main() -> None:
 backdoor's tone turns into its target. Differences have 95 % intervals from a paired bootstrap over speakers. Empty
 cells have not run yet.
 """
+    if starts := [run["start"] for run in found.get(arm_of(MEAN), []) if "start" in run]:
+        text += f"\nThe seed model has {study.spread(starts)}.\n"
     by_share = {share: chosen_by_attackers(found, share) for share in SHARES}
     by_share = {
         share: table for share, table in by_share.items() if any(len(attacks) > 1 for attacks in table.values())
