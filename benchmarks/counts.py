@@ -101,7 +101,10 @@ def common(*arms: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def from_one_start(
-    worse: Sequence[dict[str, Any]], better: Sequence[dict[str, Any]]
+    worse: Sequence[dict[str, Any]], better: Sequence[dict[str, Any]], start: str = "before"
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pairs of runs of one seed that start from the same model: on another processor a seed trains another model."""
-    return [pair for pair in zip(*common(worse, better), strict=True) if pair[0]["before"] == pair[1]["before"]]
+    """Pairs of runs of one seed that start from the same model: on another processor a seed trains another model.
+
+    `start`: the key of the initial model's counts.
+    """
+    return [pair for pair in zip(*common(worse, better), strict=True) if pair[0][start] == pair[1][start]]

@@ -5,10 +5,12 @@
 A seed is a split. Every arm starts from its split's seed model. The federated arms train on 1,500 strings a round, and
 the server's rate follows the clients'. The central arms train on 1,110 strings a round, half of all, in more rounds, so
 that all arms train on as many. "The surest first" drops labels in early rounds: 1,140 strings a round on average. The
-server's speech alone has 60 strings a round, as in FedNST. Needs FEDRAY_SPEECH, the folder that holds fsdd/. Test
-strings are joined from the official test takes 0-4 of the clients' speakers; strings of the server's speakers show
-forgetting. Settings and the round were chosen on takes 5-9. The same command resumes the study: it keeps finished runs,
-and takes runs whose folders are gone from the earlier page.
+server's speech alone has 60 strings a round, as in FedNST. "All of the server's speech": as in the paper's algorithm 1,
+the server passes over its 1,500 strings in every round. These arms take the rate of RATES that is best on dev of split
+TUNING. They and FedNST are held against the clients' speech alone, at equal steps of the clients (`mixing`). Needs
+FEDRAY_SPEECH, the folder that holds fsdd/. Test strings are joined from the official test takes 0-4 of the clients'
+speakers; strings of the server's speakers show forgetting. Settings and the round were chosen on takes 5-9. The same
+command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 import jiwer
 
 from benchmarks import study
+from benchmarks.rates import best_of, tune
 from fedray import experiment
 from fedray.report.bootstrap import Counts, rate, recovered
 
@@ -34,14 +37,34 @@ SERVERS = [side for half in HALVES for side in (half, tuple(name for name in SPE
 SCHEDULED = ["algorithm.server_scheduled=true"]
 AS_IN_THE_PAPER = ["algorithm.relabel=once", "algorithm.confidence={keep: 1.0, keep_last: 1.0}"]
 ALONE = ["algorithm.alpha=1.0", "cohort.fraction=null", "cohort.size=1"]
+WHOLE = ["algorithm.server.utterances=null", "algorithm.server.lr=RATE"]
+# From a server's part about as long as that of 10 steps at the configuration's rate, to 250 steps at this rate.
+RATES = (0.002, 0.01, 0.05)
+TUNING = 0  # the split that chooses the rate
+
+
+def mixing(alpha: float) -> list[str]:
+    """Overrides of alpha, with the server's rate at which the clients' part of a round keeps its step.
+
+    A round adds eta (alpha Delta_S + (1 - alpha) Delta_C). At one rate eta a larger alpha shortens the clients' part;
+    here eta (1 - alpha) is the configurations' 0.7 (alpha 0.3, eta 1), and the server's part comes on top.
+    """
+    return [f"algorithm.alpha={alpha:g}", f"server_optimizer.lr={0.7 / (1 - alpha):g}"]
+
+
 REFERENCE = "SFL: federated, true labels"
+FEDNST, CLIENTS = "FedNST: federated, pseudo-labels", "the clients' speech alone"
+ALPHAS = {f"all of the server's speech, alpha {alpha:g}": alpha for alpha in (0.5, 0.3)}
+TUNED = next(iter(ALPHAS))  # the arm that tries the rates
 ARMS: dict[str, tuple[str, list[str]]] = {
     "SL: central, true labels": ("baselines/sl_digits.yaml", []),
     REFERENCE: ("baselines/sfl_digits.yaml", SCHEDULED),
     "NST: central, pseudo-labels": ("baselines/nst_digits.yaml", []),
-    "FedNST: federated, pseudo-labels": ("digits.yaml", [*SCHEDULED, *AS_IN_THE_PAPER]),
+    FEDNST: ("digits.yaml", [*SCHEDULED, *AS_IN_THE_PAPER]),
     "FedNST, labels every 3 rounds, the surest first": ("digits.yaml", SCHEDULED),
     "the server's speech alone": ("digits.yaml", [*SCHEDULED, *ALONE]),
+    CLIENTS: ("digits.yaml", [*SCHEDULED, *AS_IN_THE_PAPER, *mixing(0)]),
+    **{arm: ("digits.yaml", [*SCHEDULED, *AS_IN_THE_PAPER, *mixing(alpha), *WHOLE]) for arm, alpha in ALPHAS.items()},
 }
 CENTRAL = ("baselines/sl_digits.yaml", "baselines/nst_digits.yaml")
 SEARCHES = {"lexicon": "errors_lexicon", "greedy": "errors"}
@@ -56,13 +79,40 @@ def drawn(split: int) -> list[str]:
     return [f"data.root={study.speech('fsdd')}", f"data.options.server_speakers=[{','.join(SERVERS[split])}]"]
 
 
-def play(arm: str, split: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
+def overrides(arm: str, split: int, lr: float | None, chosen: argparse.Namespace) -> list[str]:
+    """The overrides of a run. `lr`: the server's, for passes over all of its speech."""
+    given = [f"seed={split}", *drawn(split), f"rounds={length(arm, chosen.rounds)}", f"engine.actors={chosen.actors}"]
+    return given + [one.replace("RATE", f"{lr:g}") if lr is not None else one for one in ARMS[arm][1]]
+
+
+def place_of(arm: str, split: int, lr: float | None, chosen: argparse.Namespace) -> Path:
+    """The folder of a run."""
+    name = arm if lr is None else f"{arm}, {lr:g}"
+    return Path(chosen.runs / f"split-{split}" / study.folder_name(name))
+
+
+def server_rate(arm: str, tuned: dict[str, float], chosen: argparse.Namespace) -> float | None:
+    """The server's rate for passes over all of its speech, the best on dev; None for an arm without them.
+
+    `tuned`: rate -> WER on dev. It gets the rates that it lacks: a run of each.
+    """
+    if arm not in ALPHAS:
+        return None
+
+    def dev(lr: float) -> float:
+        given = overrides(TUNED, TUNING, lr, chosen)
+        results = study.run(f"configs/fednst/{ARMS[TUNED][0]}", given, place_of(TUNED, TUNING, lr, chosen))
+        return float(results["best"]["dev/wer"])
+
+    tuned.update(tune(RATES, slice(None), dev, min, tuned))
+    return best_of(tuned, min)
+
+
+def play(arm: str, split: int, lr: float | None, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """Errors by recording of the seed model and of the best round, its round, and the labels' WER."""
-    config, overrides = ARMS[arm]
-    common = [f"seed={split}", *drawn(split)]
-    own = [f"rounds={length(arm, chosen.rounds)}", f"engine.actors={chosen.actors}"]
-    results = study.run(f"configs/fednst/{config}", [*common, *own, *overrides], place)
-    recordings = strings(f"configs/fednst/{config}", common)
+    config = f"configs/fednst/{ARMS[arm][0]}"
+    results = study.run(config, overrides(arm, split, lr, chosen), place)
+    recordings = strings(config, [f"seed={split}", *drawn(split)])
     labels = [row["train/label_wer"] for row in study.rounds(place) if row.get("train/label_wer") is not None]
     found: dict[str, Any] = {"seed": split, "round": results["best"]["round"]}
     found["labels"] = [labels[0], labels[-1]] if labels else None
@@ -122,11 +172,14 @@ def counts(runs: Sequence[Mapping[str, Any]], model: str, part: str, search: str
 def table(found: study.Found, part: str, rounds: int) -> str:
     """A row for each arm: its WER by each search, the change from the seed model, and its share of SFL's gain.
 
-    `rounds`: those of the federations.
+    Arms that mix in the server's speech have the change from the clients' alone, too. `rounds`: those of the
+    federations.
     """
     rows = []
     for arm, runs in found.items():
         row = {PARTS[part]: arm}
+        alone = found.get(CLIENTS, []) if arm in (FEDNST, *ALPHAS) else []
+        pairs = study.from_one_start(alone, runs, "seed test greedy")
         for search in SEARCHES:
             before, after = (counts(runs, model, part, search) for model in MODELS)
             row[search] = f"{rate(before).mean:.1f} → {rate(after).mean:.1f}"
@@ -135,6 +188,9 @@ def table(found: study.Found, part: str, rounds: int) -> str:
                 row[f"of SFL's gain, {search} (%)"] = (
                     "100" if arm == REFERENCE else gain(runs, found[REFERENCE], search)
                 )
+            if part == "test" and CLIENTS in found:
+                sides = [counts(side, "best", part, search) for side in zip(*pairs, strict=True)]
+                row[f"against {CLIENTS}, {search}"] = str(study.change(*sides)) if sides else ""
         if part == "test":
             labels = [run["labels"] for run in runs if run["labels"]]
             row["labels' WER"] = " → ".join(f"{mean(each):.1f}" for each in zip(*labels, strict=True))
@@ -153,15 +209,22 @@ def gain(runs: Sequence[dict[str, Any]], reference: Sequence[dict[str, Any]], se
     return "" if share is None else str(share)
 
 
+def tried(tuned: Mapping[str, float]) -> str:
+    """What a page says of the rates that were tried."""
+    scores = ", ".join(f"{wer:.1f} at {rate}" for rate, wer in tuned.items())
+    return f"\n\nThe server's rate over all of its speech, WER on dev of split {TUNING}: {scores}." if tuned else ""
+
+
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-digits", rounds=60, seeds=range(len(SERVERS)))
     chosen = study.chosen(parser, ARMS)
-
-    def place(arm: str, split: int) -> Path:
-        return Path(chosen.runs / f"split-{split}" / study.folder_name(arm))
-
-    before = study.page_before("fednst_digits", rounds=chosen.rounds).get("found", {})
-    found = study.gathered(before, ARMS, chosen, place, lambda arm, seed, to: play(arm, seed, to, chosen))
+    before = study.page_before("fednst_digits", rounds=chosen.rounds)
+    tuned: dict[str, float] = before.get("tuned", {})
+    found = study.gathered(
+        before.get("found", {}), ARMS, chosen,
+        lambda arm, split: place_of(arm, split, server_rate(arm, tuned, chosen), chosen),
+        lambda arm, split, to: play(arm, split, server_rate(arm, tuned, chosen), to, chosen),
+    )  # fmt: skip
     splits = [f"{split}: {', '.join(sorted({*SPEAKERS} - {*SERVERS[split]}))}" for split in study.seeds(found)]
     text = f"""# FedNST on real speech: connected digits
 
@@ -172,13 +235,13 @@ adaptation to known speakers. Scores are means over splits; changes have the 95 
 recordings (with the speakers of each split held fixed). The clients' speakers by split:
 {"; ".join(splits)}.
 
-{table(found, "test", chosen.rounds)}
+{table(found, "test", chosen.rounds)}{tried(tuned)}
 
 Forgetting: WER on the server's speakers, with the change in points:
 
 {table(found, "test-server", chosen.rounds)}
 """
-    numbers = {"rounds": chosen.rounds, "found": found}
+    numbers = {"rounds": chosen.rounds, "tuned": tuned, "found": found}
     command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
     study.write("fednst_digits", text, numbers, command, study.seeds(found))
     print(text)

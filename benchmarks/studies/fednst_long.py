@@ -57,11 +57,13 @@ def result(out: Path, results: Mapping[str, Any]) -> dict[str, Any]:
         "rounds": len(rows),
         "dev": [(row["round"], row["dev/wer"]) for row in rows if row.get("dev/wer") is not None],
         "labels": (labels[0], labels[-1]) if labels else None,
-        "counts": {
-            model: {score: study.by_speaker(study.predictions(out, model), column) for score, column in SCORES.items()}
-            for model in ("seed", "best")
-        },
+        "counts": {model: _by_score(study.predictions(out, model)) for model in ("seed", "best")},
     }
+
+
+def _by_score(rows: Sequence[Mapping[str, Any]]) -> dict[str, Counts]:
+    """Score -> words and errors by speaker; a run that decodes greedily has no errors with the language model."""
+    return {score: study.by_speaker(rows, column) for score, column in SCORES.items() if column in rows[0]}
 
 
 def row(arm: str, found: Found) -> dict[str, str]:
