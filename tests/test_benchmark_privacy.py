@@ -51,22 +51,22 @@ def test_arms_are_compared_over_the_seeds_that_both_have() -> None:
 
 
 def test_bounds_are_compared_with_no_privacy_and_with_one_bound(tmp_path: Path) -> None:
-    """By size: ten words a speaker, of which some are right (keywords)."""
+    """By size: ten words a speaker, of which some are wrong."""
 
-    def run(right: int, snr: float | None) -> dict[str, Any]:
-        counts = study.packed({"ann": (10, right), "bob": (10, right)})
+    def run(wrong: int, snr: float | None) -> dict[str, Any]:
+        counts = study.packed({"ann": (10, wrong), "bob": (10, wrong)})
         return {"seed": 0, "round": 30, "snr": snr, "before": counts, "best": counts}
 
     found = {
-        "keywords, 2.6M, no privacy": [run(9, None)],
-        "keywords, 2.6M, one bound": [run(5, 0.5)],
-        "keywords, 2.6M, dim": [run(7, 0.25)],
+        "sentences, 2.5M, no privacy": [run(9, None)],
+        "sentences, 2.5M, one bound": [run(5, 0.5)],
+        "sentences, 2.5M, dim": [run(7, 0.25)],
     }
     assert found.keys() <= privacy_sizes.ARMS.keys()
-    none, one, dim = privacy_sizes.rows(found, "keywords", 40)
+    none, one, dim = privacy_sizes.rows(found, "sentences", 40)
     assert none["test"].startswith("90.0") and "minus without privacy (points)" not in none
     assert one["minus without privacy (points)"].startswith("-40.0") and one["signal to noise"] == "0.5"
     assert dim["minus one bound (points)"].startswith("+20.0") and dim["best rounds"] == "30 of 40"
-    assert privacy_sizes.rows(found, "sentences", 40) == []
+    assert privacy_sizes.rows(found, "keywords", 40) == []
     privacy_sizes.draw(found, tmp_path / "sizes.png")
     assert (tmp_path / "sizes.png").stat().st_size > 5_000
