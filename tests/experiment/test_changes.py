@@ -16,7 +16,7 @@ from fedray.core import environment
 from fedray.experiment.description import carried_on, differences
 from fedray.runs.folder import RunFolder
 from tests import speech
-from tests.engine.runs import bits, rows
+from tests.engine.runs import bits, cut_short, rows
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 
@@ -33,10 +33,8 @@ def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process:
 @pytest.fixture
 def cut(straight: Path, tmp_path: Path) -> Path:
     """The run folder as a kill after the first round leaves it."""
-    folder = tmp_path / "cut"
-    shutil.copytree(straight, folder)
-    shutil.rmtree(folder / "checkpoints" / "round_000002")
-    (folder / "results.json").unlink()
+    folder = shutil.copytree(straight, tmp_path / "cut")
+    cut_short(folder, 2)
     return folder
 
 
