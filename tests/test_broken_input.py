@@ -1,4 +1,4 @@
-"""Each mistake of a user ends in one message that names the file, the line or the key, and what to do."""
+"""What mistakes of a user do beyond the messages of tests/bad_input: who goes on, what is counted, what is not done."""
 
 from __future__ import annotations
 
@@ -52,14 +52,12 @@ def refused(folder: Path, **sections: Any) -> str:
 # --- audio ---
 
 
-def test_truncated_audio_is_named_with_the_way_around_it(folder: Path) -> None:
+def test_all_broken_audio_is_named(folder: Path) -> None:
     truncate(folder / "a1.wav")
     (folder / "c0.wav").write_bytes(b"")
     message = refused(folder)
-    assert f"a1.wav: {folder}/a1.wav: truncated: its header promises 0.40 s, 0.20 s are there" in message
-    assert f"c0.wav: {folder}/c0.wav: an empty file" in message  # all of them, not only the first
     assert message.startswith("the audio of 2 of 4 utterances cannot be used")
-    assert "set `data.skip_broken: true`" in message
+    assert "a1.wav: truncated" in message and "c0.wav: an empty file" in message
 
 
 def test_skip_broken_leaves_out_and_counts(folder: Path) -> None:
@@ -79,25 +77,14 @@ def test_skip_broken_leaves_out_and_counts(folder: Path) -> None:
     assert (data.load("ann").lengths > 0).all()
 
 
-def test_nothing_left_to_train_on_is_refused(folder: Path) -> None:
-    for name, _, _ in CLIENTS:
-        truncate(folder / f"{name}.wav")
-    assert "no client has audio that can be read: is data.root the right folder?" in refused(
-        folder, data={"skip_broken": True}
-    )
-
-
-def test_a_row_without_its_file_is_named_by_its_line(folder: Path) -> None:
-    (folder / "b0.wav").unlink()
-    message = refused(folder)
-    assert message.startswith(f"{folder}/clients.tsv:4: {folder}/b0.wav: missing")  # the header is line 1, a0 line 2
-    assert "Restore the file, drop the row, or correct data.root (paths are relative to it)" in message
-    (folder / "a1.wav").unlink()
-    message = refused(folder)
+def test_all_rows_without_their_files_are_named_by_their_lines(folder: Path) -> None:
+    for name in ("a1", "b0"):
+        (folder / f"{name}.wav").unlink()
+    message = refused(folder)  # the header is line 1, a0 line 2
     assert message.startswith(f"{folder}/clients.tsv:3: {folder}/a1.wav: missing") and message.endswith("(1 more: 4)")
 
 
-def test_a_row_without_its_transcript_is_named_by_its_line(tmp_path: Path) -> None:
+def test_all_rows_without_a_transcript_are_named_by_their_lines(tmp_path: Path) -> None:
     small_corpus.write(tmp_path, server=SERVER, clients=[*CLIENTS, ("d0", "dan", ""), ("d1", "dan", "")])
     assert refused(tmp_path) == f"{tmp_path}/clients.tsv:6: the text is empty: complete the row or drop it (1 more: 7)"
 
@@ -165,35 +152,6 @@ cohort: {size: 2}
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("coohrt: {size: 2}", "config.yaml:4: unknown key coohrt; did you mean cohort?"),
-        ("engine:\n  lane: 3", "config.yaml:5: unknown key engine.lane; did you mean engine.lanes?"),
-        (
-            "model: {kind: conformer, d_modell: 8}",
-            "config.yaml:4: unknown key model.d_modell; did you mean model.d_model?",
-        ),
-        ("model: {kind: conformr}", "config.yaml:4: model.kind: 'conformr' is not known; did you mean conformer?"),
-        ("rounds: many", "config.yaml:4: rounds must be a whole number, not 'many'"),
-        ("engine:\n  keep: [1]", "config.yaml:5: engine.keep must be a whole number, not [1]"),
-        ("task: {decode: {beam: wide}}", "config.yaml:4: task.decode.beam must be a whole number, not 'wide'"),
-        ("engine: 8", "config.yaml:4: engine must be a section of keys, not 8"),
-        ("rounds: 0", "rounds must be at least 1, not 0"),
-        ("evaluation: {every: 0}", "config.yaml:4: evaluation.every must be at least 1, not 0"),
-        ("name: [", "config.yaml:5: is not valid YAML"),
-    ],
-)
-def test_a_wrong_line_is_named(folder: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    path = folder / "config.yaml"
-    path.write_text(CONFIG.replace("ROOT", str(folder)) + line + "\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
-        experiment.load(path)
-    assert str(path) in str(caught.value)
-    assert cli.main(["run", str(path)]) == 2  # one message, no traceback
-    assert message in capsys.readouterr().err
-
-
 def test_a_wrong_option_of_the_corpus_is_named(folder: Path) -> None:
     path = folder / "config.yaml"
     path.write_text(CONFIG.replace("ROOT", str(folder)).replace("text_column", "text_colum"), encoding="utf-8")
@@ -203,15 +161,11 @@ def test_a_wrong_option_of_the_corpus_is_named(folder: Path) -> None:
         match=r"config\.yaml:1: unknown key data\.options\.text_colum; did you mean data\.options\.text_column",
     ):
         experiment.check_setup(config, source)
-    config, source = experiment.load(path, ["data.corpus=tvs"])
-    with pytest.raises(ConfigError, match=r"command line: data\.corpus: 'tvs' is not known; .*known: embedded.*tsv"):
-        experiment.check_setup(config, source)
 
 
 def test_a_cohort_larger_than_the_population_is_refused_before_anything_is_computed(folder: Path) -> None:
     truncate(folder / "a0.wav")  # computing features would find this
-    message = refused(folder, cohort={"size": 4})
-    assert "cohort.size is 4, but the population has only 3 clients: lower it, or set cohort.fraction" in message
+    assert "cohort.size is 4, but the population has only 3 clients" in refused(folder, cohort={"size": 4})
 
 
 def test_overrides_may_stand_behind_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,9 +176,6 @@ def test_overrides_may_stand_behind_options(folder: Path, capsys: pytest.Capture
     assert (values["seed"], values["rounds"]) == (3, 7)
     options = values["data"]["options"]
     assert options["train"] == [] and options["lower_case"] is False, "the reader's defaults are printed too"
-    with pytest.raises(SystemExit):
-        cli.main(["run", str(path), "--dry-run", "--rounds=7"])
-    assert "unrecognized arguments: --rounds=7" in capsys.readouterr().err
 
 
 def test_a_cohort_too_large_for_the_embedded_corpus_is_refused_before_it_is_made(

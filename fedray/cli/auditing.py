@@ -50,7 +50,7 @@ def audit(
 def _drawn(found: Audit, name: str, out: str) -> str:
     folder = on_disk(out)
     try:
-        claim(LocalStorage(folder), "an audit of data", before=PICTURE)
+        claim(LocalStorage(folder), "an audit of data")
         return f"Picture: {audit_picture.save(found, name, folder / PICTURE)}"
     except OSError as error:  # a folder that cannot be written: the table stands without the picture
         return f"No picture: {words(error)}. Name another folder with --out"

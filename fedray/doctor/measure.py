@@ -29,6 +29,7 @@ from fedray.engine.lane.training import TrainLane
 from fedray.engine.round import cohort as cohorts
 from fedray.engine.round.downlink import Posted
 from fedray.engine.round.plan import Plan
+from fedray.runs.client_states import Written
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 
 MOST = 64  # measured utterances of a client, of the server and of a split
@@ -271,7 +272,8 @@ def _driver(
     def checkpoint(clients: int) -> int:
         scores = {"examples": 1.0, "loss": 1.0}
         records = {
-            client: ClientRecord(0, 1, 0, 1, scores, number, f"{derive(client):032x}")  # hashes hardly compress
+            # The hash is another for each client: hashes hardly compress.
+            client: ClientRecord(Written(0, number, f"{derive(client):032x}"), 1, 0, 1, scores)
             for number, client in enumerate(program.data.client_ids()[:clients])
         }
         folder.save(Progress(after, 1, records))

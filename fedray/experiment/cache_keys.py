@@ -32,13 +32,12 @@ def caches(config: Config, algorithm: Algorithm, data: SpeechData, gpu: bool) ->
         # Without server data the tokens come from the clients' transcripts.
         "data": data.fingerprint("server" if data.server() is not None else "clients"),
         "start": weights_to_start_from(config.model.settings),
+        "files": model_files(config.model.settings),
         "gpu": gpu,
         "versions": environment.versions(environment.LEARNING),
         "processor": environment.processor(),
         "classes": getattr(algorithm.task, "classes", None),
     }
-    if files := model_files(config.model.settings):  # left out if there is none: keys of older versions stay valid
-        init["files"] = files
     if personal := getattr(getattr(algorithm, "seed_task", None), "personal", ()):  # theta_0 has another order
         init["personal"] = personal
     init |= pick(values, algorithm.init_depends)

@@ -45,9 +45,8 @@ MOVED = "the corpus: its files are in another folder or have other modification 
 NODES = ("nodes", "mixed")  # which the driver writes: see fedray.engine.cluster.mixed
 NO_MATTER = ("fedray", "ray", "deterministic", "changes", "data_copied", *NODES)
 APART = ("data", "imports", "files", "settings")  # not compared as a whole
-
-# What run.json does not say where an earlier fedray wrote it.
-UNKNOWN_RULES = ["fedray's rules 1, which split words at joiners and other marks (docs/corpora.md)"]
+# What every run.json has; later versions of fedray may record more.
+SHAPE = {"data": str, "data_copied": str, "texts": list, "imports": dict, "files": dict, "settings": dict}
 
 Description = dict[str, Any]
 
@@ -92,19 +91,17 @@ def settings(config: Config, source: Source, program: Program) -> dict[str, Any]
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What has changed, one difference per entry. What an older version of fedray did not record is not compared."""
-    old, new = before.get("settings"), now["settings"]
     compared = [name for name in before if name not in (*NO_MATTER, *APART) and before[name] != now.get(name)]
     changes = [_difference(name, before[name], now.get(name, "not installed")) for name in compared]
-    if before.get("data", now["data"]) != now["data"]:
+    if before["data"] != now["data"]:
         changes.append(MOVED)
-    then, modules = before.get("imports", {}), now.get("imports", {})
+    then, modules = before["imports"], now["imports"]
     changes += [f"the module {name} of `imports` has changed" for name in modules if then.get(name) != modules[name]]
-    then, files = before.get("files", {}), now.get("files", {})
+    then, files = before["files"], now["files"]
     changes += [f"the file that {name} names has changed, or is gone" for name in then if then[name] != files.get(name)]
-    if isinstance(old, Mapping):
-        new = json.loads(json.dumps(new))  # as the file has it
-        names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-        changes += [f"{name} in config.yaml: {_shown(old.get(name))} -> {_shown(new.get(name))}" for name in names]
+    old, new = before["settings"], json.loads(json.dumps(now["settings"]))  # as the file has it
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    changes += [f"{name} in config.yaml: {_shown(old.get(name))} -> {_shown(new.get(name))}" for name in names]
     return changes
 
 
@@ -119,9 +116,10 @@ def carried_on(
     if not folder.exists("run.json"):
         raise ValueError(f"{folder.place} has no run.json, which records what the run began with: restore it")
     before: Description = folder.read_json("run.json")
-    if "data" not in before or not isinstance(before.get("changes", []), list):
+    right = all(isinstance(before.get(name), kind) for name, kind in SHAPE.items())
+    if not right or not isinstance(before.get("changes", []), list):
         raise ValueError(f"{folder.storage.shown('run.json')}: is not what fedray writes there: restore it")
-    if before["data"] != now["data"] and before.get("data_copied") != now["data_copied"]:
+    if before["data"] != now["data"] and before["data_copied"] != now["data_copied"]:
         raise ValueError(f"{folder.place}: {_other_data(before, now)}, so it cannot be resumed: begin a new run")
     changes, done = differences(before, now), max(folder.saved_rounds(), default=None)
     if done is None and folder.exists(METRICS) and folder.read_text(METRICS).strip():  # a checkpoint is before any row
@@ -156,17 +154,15 @@ def carried_on(
 
 def _other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """How the data differ from those that a run began with, in words."""
-    rules = now.get("texts") or []
-    was = before.get("texts", UNKNOWN_RULES if rules else [])
-    if was == rules:
+    rules = (before["texts"], now["texts"])
+    if rules[0] == rules[1]:
         return "the data differ from those the run began with (other rows or file sizes)"
-    shown = (", ".join(each) or "as the corpus has them" for each in (was, rules))
-    return "the data differ from those the run began with: texts were normalised by {}, and now by {}".format(*shown)
+    shown = (f"normalised by {', '.join(each)}" if each else "as the corpus has them" for each in rules)
+    return "the data differ from those the run began with: texts were {}, and now {}".format(*shown)
 
 
 def _private(described: Mapping[str, Any]) -> bool:
-    settings = described.get("settings")
-    return isinstance(settings, Mapping) and settings.get("privacy.kind", "none") != "none"
+    return bool(described["settings"].get("privacy.kind", "none") != "none")
 
 
 def _difference(name: str, before: Any, now: Any) -> str:

@@ -108,7 +108,7 @@ def pretrain(
     corpus_reader(checked.data, source)
     checked_root(checked.data, source)
     folder = on_disk(out or Path("runs") / checked.name)
-    claim(LocalStorage(folder), "a pre-training", before="state.pt")
+    claim(LocalStorage(folder), "a pre-training")
     try:
         with FileLock(folder / ".lock", timeout=0):
             pretrained = _pretrain(checked, source, folder, progress, say)

@@ -71,7 +71,7 @@ class RunState:
 
     progress: Progress = field(repr=False)
     initial: ServerState = field(repr=False)  # before round 1
-    states: Mapping[str | None, bytes] = field(repr=False)  # the clients' states, by hash
+    states: Mapping[str, bytes] = field(repr=False)  # the clients' states, by hash
     store: ClientStore | None = field(default=None, repr=False)  # of the run folder that it began from, with others
 
     @property

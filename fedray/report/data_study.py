@@ -44,7 +44,7 @@ def study(one: Side, other: Side, out: Path, settings: StudySettings) -> Path:
     """
     if missing := [name for name in ("librosa", "sklearn") if find_spec(name) is None]:
         raise ValueError(f"a data study needs {' and '.join(missing)}: pip install 'fedray[study]'")
-    claim(LocalStorage(out), "a study of data", before="report.html")
+    claim(LocalStorage(out), "a study of data")
     embed: Embed = acoustics.mel_statistics
     name = "statistics of log-mels"
     if settings.embeddings is not None:

@@ -53,7 +53,7 @@ class Report(Comparison):
         """
         folder = RunFolder(out if out is not None else self.place)
         if not any(_is_below(run.folder, folder) for run in self.runs):
-            claim(folder.storage, "a report", before="report.html")
+            claim(folder.storage, "a report")
         return page.save(self, folder)
 
     def html(self) -> str:

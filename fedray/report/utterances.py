@@ -69,7 +69,7 @@ def save(
     """
     if each < 1:
         raise ValueError(f"--utterances must be at least 1, not {each}")
-    claim(LocalStorage(out), "a page of utterances", before="utterances.html")
+    claim(LocalStorage(out), "a page of utterances")
     config, source = experiment.load(config_path, overrides)
     parts, clients = experiment.read_federation(config, source)
     anonymous = Manifest.concat(list(parts.values())).anonymous

@@ -156,9 +156,11 @@ class Checkpoints:
             clock = serialize.read(*found["clock"]) if "clock" in found else {}
             clients = _clients(found)
         state = ServerState(server["params"], server["extra"])
-        private, kept = rest.get("private", {}), rest.get("kept", {})
-        models = {one["version"]: Written(**one) for one in rest.get("models", [])}
-        return Progress(state, rest["round"], clients, rest["totals"], rest["best"], private, clock, kept, models)
+        kept = rest.get("kept", {})  # 1.0.0 writes none
+        models = {one["version"]: Written(**one) for one in rest["models"]}
+        return Progress(
+            state, rest["round"], clients, rest["totals"], rest["best"], rest["private"], clock, kept, models
+        )
 
     def prune(self, keep: Collection[int]) -> None:
         """Remove all checkpoints but those of these rounds, and the remains of writers that were killed."""

@@ -20,11 +20,11 @@ MODELS = "/models"  # in place of a client in the store: the broadcasts of earli
 
 @dataclass(frozen=True)
 class Written:
-    """A client state as a checkpoint names it. Checkpoints of earlier versions of fedray name only the version."""
+    """A client state as a checkpoint names it."""
 
     version: int  # rounds done when it was written
-    bytes: int | None = None
-    hash: str | None = None
+    bytes: int
+    hash: str
 
 
 class ClientStore:
@@ -42,7 +42,7 @@ class ClientStore:
         shown = self.storage.shown(name)
         try:
             data = self.storage.read(name)
-            if written.hash is not None and hash_of(data) != written.hash:
+            if hash_of(data) != written.hash:
                 raise ValueError(f"{shown}: has changed since it was written ({_expected(len(data), written)})")
             return serialize.loads(data, shown)
         except (OSError, ValueError) as error:
@@ -72,7 +72,7 @@ class ClientStore:
             name = self.name(client, written.version)
             if name not in sizes:
                 yield client, f"{self.storage.shown(name)}: is missing"
-            elif written.bytes not in (None, sizes[name]):
+            elif sizes[name] != written.bytes:
                 changed = f"has changed since it was written ({_expected(sizes[name], written)})"
                 yield client, f"{self.storage.shown(name)}: {changed}"
 

@@ -14,22 +14,18 @@ from fedray.core.types import ServerState, State
 from fedray.runs.client_states import MODELS, Written
 from fedray.storage.files import write_atomically
 
+COUNTS = ("rounds", "failures", "last_round")  # of a ClientRecord
+
 
 @dataclass
 class ClientRecord:
     """The server's record of a client that has taken part, or that has prepared before the first round."""
 
-    version: int | None = None  # of its state; None: it has none
+    state: Written | None = None  # None: it has none
     rounds: int = 0
     failures: int = 0
     last_round: int = 0
     report: dict[str, float] = field(default_factory=dict)  # its last report: examples, loss, ...
-    bytes: int | None = None  # of its state; None: unknown
-    hash: str | None = None  # of its state's file
-
-    @property
-    def state(self) -> Written | None:
-        return None if self.version is None else Written(self.version, self.bytes, self.hash)
 
 
 @dataclass
@@ -66,9 +62,10 @@ def clients_table(clients: Mapping[str, ClientRecord]) -> pa.Table:
     """A table of all clients that took part: rounds, failures, version, bytes and hash of the state, last report."""
     names = sorted({name for record in clients.values() for name in record.report})
     table: dict[str, Any] = {"client": list(clients)}
-    for column in ("version", "bytes", "hash", "rounds", "failures", "last_round"):
-        kind = pa.string() if column == "hash" else pa.int64()
-        table[column] = pa.array([getattr(record, column) for record in clients.values()], kind)
+    for column, kind in (("version", pa.int64()), ("bytes", pa.int64()), ("hash", pa.string())):
+        table[column] = pa.array([getattr(record.state, column, None) for record in clients.values()], kind)
+    for column in COUNTS:
+        table[column] = pa.array([getattr(record, column) for record in clients.values()], pa.int64())
     for name in names:
         table[f"report/{name}"] = pa.array([record.report.get(name) for record in clients.values()], pa.float64())
     return pa.table(table)
@@ -88,7 +85,6 @@ def read_clients(source: Path | BinaryIO) -> dict[str, ClientRecord]:
             for key, value in row.items()
             if key.startswith("report/") and value is not None
         }
-        counts = {column: row[column] for column in ("version", "rounds", "failures", "last_round")}
-        state = {column: row.get(column) for column in ("bytes", "hash")}  # missing in checkpoints of earlier versions
-        clients[row["client"]] = ClientRecord(report=report, **counts, **state)
+        state = None if row["version"] is None else Written(row["version"], row["bytes"], row["hash"])
+        clients[row["client"]] = ClientRecord(state, report=report, **{column: row[column] for column in COUNTS})
     return clients

@@ -73,7 +73,7 @@ def _lock(path: Path) -> str:
 def _last_use(path: Path) -> float:
     """When the entry or its lock was last modified: see `cache.touch`. Listing a folder changes its access time."""
     times = [path.stat().st_mtime]
-    with suppress(FileNotFoundError):  # fetched by an older fedray
+    with suppress(FileNotFoundError):  # `fetch` takes no lock
         times.append(os.stat(_lock(path)).st_mtime)
     return max(times)
 
@@ -117,14 +117,16 @@ def remove(entry: Entry) -> bool:
 def damage(entry: Entry) -> str | None:
     """What is wrong with an entry: a file that cannot be read, or has changed since it was written; None: nothing.
 
-    Weights have their own checksums. Older corpora and features have no hashes, so their files are only read.
+    Weights have their own checksums. An entry that was fetched has no hashes, so its files are only read.
     """
     if entry.kind == LEFTOVER:
         return None
     try:
         listed = entry.path.with_name(entry.path.name + HASHES)
         hashes = json.loads(listed.read_text(encoding="utf-8")) if listed.is_file() else {}
-        inside = entry.path.rglob("*") if entry.path.is_dir() else [entry.path]
+        # `os.walk` passes over a folder that its writer removes meanwhile, where `rglob` fails.
+        walked = (Path(at, name) for at, _, names in os.walk(entry.path) if not at.endswith(".fetch") for name in names)
+        inside = walked if entry.path.is_dir() else [entry.path]
         files = {path.relative_to(entry.path).as_posix(): path for path in inside if path.is_file()}
         if missing := set(hashes).difference(files):
             return f"{min(missing)} is missing"

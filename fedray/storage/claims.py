@@ -7,11 +7,10 @@ from fedray.storage.base import Storage
 MARK = ".fedray"  # a file that names what the folder is for
 
 
-def claim(folder: Storage, what: str, before: str | None = None) -> None:
+def claim(folder: Storage, what: str) -> None:
     """Mark an empty folder as one for `what`; a folder with this mark stays as it is.
 
-    `before`: a file that shows that an earlier version of fedray wrote the folder. ValueError: the folder holds
-    something else, which might be overwritten.
+    ValueError: the folder holds something else, which might be overwritten.
     """
     names = folder.names()
     if MARK in names:
@@ -20,7 +19,7 @@ def claim(folder: Storage, what: str, before: str | None = None) -> None:
             raise ValueError(f"{folder.place} holds {found}, not {what}: choose another folder")
         return
     others = [name for name in names if name != ".lock"]
-    if others and (before is None or before not in names):
+    if others:
         more = f" and {len(others) - 2:,} more" if len(others) > 2 else ""
         raise ValueError(
             f"{folder.place} is not empty, it holds {', '.join(others[:2])}{more}, which {what} might overwrite: "

@@ -33,7 +33,7 @@ def private(base: str | None = None) -> Path:
     found = root.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise RunError(f"{root} is not a folder owned by this user: remove it, or set TMPDIR to a folder of your own")
-    if found.st_mode & 0o077:  # made by an earlier version
+    if found.st_mode & 0o077:  # made by something else, with the usual umask
         root.chmod(0o700)
     return root
 

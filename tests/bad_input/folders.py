@@ -19,6 +19,7 @@ RESULTS = {
     "seed": {"round": 0, "test/wer": 50.0},
     "best": {"round": 2, "test/wer": 40.0},
 }
+BEGAN = {"data": "0", "data_copied": "0", "texts": [], "imports": {}, "files": {}, "settings": {}}
 
 
 def run(*without: str, **files: str | bytes) -> Callable[[Path], object]:
@@ -29,7 +30,7 @@ def run(*without: str, **files: str | bytes) -> Callable[[Path], object]:
         done.mkdir()
         texts: dict[str, str | bytes] = {
             "config.yaml": CONFIG,
-            "run.json": json.dumps({"data": "0"}),
+            "run.json": json.dumps(BEGAN),
             "results.json": json.dumps(RESULTS),
             "metrics.jsonl": json.dumps({"round": 1, "train/loss": 1.0}) + "\n",
         }
@@ -132,7 +133,7 @@ CASES = (
     Case("run folder: no run.json", ("done", "run.json"), run("run.json"), RESUME),
     Case("run folder: run.json cut", ("done/run.json", "not JSON"), run(run__json='{"data"'), RESUME),
     Case("run folder: run.json of another shape", "done/run.json", run(run__json="[1]"), RESUME),
-    Case("run folder: run.json without its key", "done/run.json", run(run__json="{}"), RESUME),
+    Case("run folder: run.json without its keys", "done/run.json", run(run__json="{}"), RESUME),
     Case("run folder: other data", ("done", "the data differ"), run(), RESUME),
     Case("run folder: an override of what may not change", "cannot be changed on resume", run(), f"{RESUME} seed=3"),
     Case("watch: results.json cut", ("done/results.json", "is not JSON"), run(results__json="{"), WATCH),

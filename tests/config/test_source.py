@@ -160,38 +160,22 @@ def test_a_configuration_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_interpolation(tmp_path: Path) -> None:
     assert settings(tmp_path, "seed: 4\nclient: {batch: '${seed}'}", "seed=5").client.batch == 5
-    assert message(tmp_path, "seed: 4\nname: ${sed}") == "run.yaml:2: name: Interpolation key 'sed' not found"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("seed: 1\nsead: 2", "run.yaml:2: unknown key sead; did you mean seed?"),
         ("client:\n  batch: 1\n  clipp: 2", "run.yaml:3: unknown key client.clipp; did you mean client.clip?"),
         (
             "\noptimizer:\n  kind: adam\n  betta: 2",
             "run.yaml:4: unknown key optimizer.betta; did you mean optimizer.beta?",
         ),
-        ("optimizer: {momentum: 2}", "run.yaml:1: unknown key optimizer.momentum; known here: lr"),
-        (
-            "seed: 1\noptimizer: {kind: adan}",
-            "run.yaml:2: optimizer.kind: 'adan' is not known; did you mean adam? known kinds: sgd, adam, yogi",
-        ),
-        ("second: {kind: 7}", "run.yaml:1: second.kind: 7 is not known; known kinds: sgd, adam, yogi"),
         ("second: {kind: [adam]}", "run.yaml:1: second.kind: ['adam'] is not known"),
         ("optimizer: 3", "run.yaml:1: optimizer must be a section of keys, or a kind alone, not 3"),
         ("optimizer: [adam]", "run.yaml:1: optimizer must be a section of keys, or a kind alone, not ['adam']"),
-        ("client: 3", "run.yaml:1: client must be a section of keys, not 3"),
-        ("\n\nseed: many", "run.yaml:3: seed must be a whole number, not 'many'"),
-        ("seed: 1.5", "run.yaml:1: seed must be a whole number, not 1.5"),
-        ("seed: null", "run.yaml:1: seed must be a whole number, not null"),
         ("seed: ???", "run.yaml:1: seed must be a whole number, not '???'"),
         ("seed: {a: 1}", "run.yaml:1: seed must be a whole number, not {'a': 1}"),
         ("share: [1]", "run.yaml:1: share must be text or a number, not [1]"),
-        ("verbose: maybe", "run.yaml:1: verbose must be true or false, not 'maybe'"),
-        ("tags: a", "run.yaml:1: tags must be a list of texts, not 'a'"),
-        ("options: 3", "run.yaml:1: options must be a section of keys, not 3"),
-        ("client: {clip: much}", "run.yaml:1: client.clip must be a number or null, not 'much'"),
         ("client:\n  sizes: [1, x]", "run.yaml:2: client.sizes must be a list of whole numbers, not [1, 'x']"),
         ("client: {span: [1]}", "run.yaml:1: client.span must be a list of 2 numbers, not [1]"),
         ("optimizer:\n  kind: adam\n  beta: -1", "run.yaml:3: optimizer: beta must be above 0, not -1.0"),
@@ -199,6 +183,7 @@ def test_interpolation(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
+    """What the cases of tests/bad_input/configuration.py leave out."""
     assert message(tmp_path, text).startswith(expected)
 
 
@@ -207,10 +192,6 @@ def test_the_line_is_that_of_the_file_that_set_it(tmp_path: Path) -> None:
     assert message(tmp_path, "extends: base.yaml\nclient: {clip: 2}").startswith("base.yaml:3: client.batch must be")
     assert message(tmp_path, "extends: base.yaml\nclient:\n  batch: few").startswith("run.yaml:3: client.batch must be")
     assert message(tmp_path, "extends: base.yaml", "client.batch=most").startswith("command line: client.batch must be")
-    assert (
-        message(tmp_path, "seed: 1", "client.size=3")
-        == "command line: unknown key client.size; did you mean client.sizes?"
-    )
 
 
 def test_a_key_without_a_default_is_asked_for(tmp_path: Path) -> None:
@@ -220,7 +201,7 @@ def test_a_key_without_a_default_is_asked_for(tmp_path: Path) -> None:
         build(Client, read(path))
 
 
-@pytest.mark.parametrize("wrong", ["rounds", "=3", "client.=3", "client..clip=3", ".seed=1"])
+@pytest.mark.parametrize("wrong", ["client.=3", ".seed=1"])
 def test_overrides_that_are_none(tmp_path: Path, wrong: str) -> None:
     expected = f"command line: '{wrong}' is not of the form key=value, such as rounds=50"
     assert message(tmp_path, "seed: 1", wrong) == expected
@@ -228,38 +209,19 @@ def test_overrides_that_are_none(tmp_path: Path, wrong: str) -> None:
         from_mapping({"seed": 1}, [wrong])
 
 
-@pytest.mark.parametrize("wrong", ["tags=[a", "options={a: 1", "name='x", "name=${"])
+@pytest.mark.parametrize("wrong", ["tags=[a", "name='x", "name=${"])
 def test_overrides_that_are_not_yaml(tmp_path: Path, wrong: str) -> None:
     assert message(tmp_path, "seed: 1", wrong).startswith(f"command line: {wrong!r}: the value is not valid YAML: ")
     assert "quote a text: 'data.options.delimiter=\",\"'" in message(tmp_path, "seed: 1", "data.options.delimiter=,")
 
 
-@pytest.mark.parametrize("text", ["3", "word", "- 1\n- 2", "null x"])
-def test_files_that_are_no_mapping(tmp_path: Path, text: str) -> None:
-    assert message(tmp_path, text) == "run.yaml: a configuration is a mapping of keys to values"
-
-
-@pytest.mark.parametrize(
-    "text", ["seed: [1", "seed: 1\nseed: 2", "a: b: c", "seed: !!python/object/apply:os.mkdir [made]"]
-)
-def test_files_that_are_not_plain_yaml(tmp_path: Path, text: str) -> None:
-    assert re.match(r"run\.yaml:[12]: is not valid YAML: .+", message(tmp_path, text))
+def test_a_tag_of_python_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "is not valid YAML" in message(tmp_path, "seed: !!python/object/apply:os.mkdir [made]")
     assert not Path("made").exists()
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file or directory$"):
-        read(tmp_path / "none.yaml")
-    assert (
-        message(tmp_path, "extends: none.yaml")
-        == "none.yaml: cannot be read: No such file or directory (run.yaml extends it)"
-    )
-    (tmp_path / "latin.yaml").write_bytes("name: où".encode("latin-1"))
-    with pytest.raises(ConfigError, match=r"latin\.yaml:1: is not UTF-8"):
-        read(tmp_path / "latin.yaml")
-
-
-def test_a_file_that_extends_itself(tmp_path: Path) -> None:
+def test_files_that_extend_one_another(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("extends: b.yaml")
     (tmp_path / "b.yaml").write_text("extends: ./a.yaml")
     with pytest.raises(ConfigError, match=r"a\.yaml: extends itself, by way of .*a\.yaml -> .*b\.yaml"):

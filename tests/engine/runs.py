@@ -1,10 +1,13 @@
-"""Comparisons of two runs by rows and bits, and a first round computed by hand."""
+"""Comparisons of runs by rows and bits, runs that were killed, and a first round computed by hand."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import fedray
 from fedray.core.seeds import seed_all
 from fedray.core.types import Received, Vector
 from fedray.engine.driver.driver import Assignment
@@ -32,6 +35,25 @@ def same(one: Path, other: Path, round: int = 4, but: str = "") -> None:
     found = [[{**row, but: None} for row in rows(folder)] for folder in (one, other)]
     assert found[0] == found[1]
     assert bits(one, round) == bits(other, round)
+
+
+def cut_short(folder: Path, round: int) -> None:
+    """Leave of a finished run's folder what a kill before the checkpoint of this round, the last one, leaves."""
+    shutil.rmtree(folder / "checkpoints" / f"round_{round:06d}")
+    (folder / "results.json").unlink()
+
+
+def same_on_more_actors_and_resumed(given: Mapping[str, Any], straight: Path, out: Path, actors: int = 2) -> None:
+    """Check that `given`, of which `straight` is a run on one actor, has the same bits on more, and after a resume.
+
+    The run in `out` is resumed on one actor, from what a kill before its last checkpoint leaves.
+    """
+    rounds = given["rounds"]
+    fedray.run({**given, "engine": {**given["engine"], "actors": actors}}, out=out)
+    same(out, straight, rounds)
+    cut_short(out, rounds)
+    fedray.resume(out, ["engine.actors=1"])
+    same(out, straight, rounds)
 
 
 def first_round(assignment: Assignment) -> tuple[dict[str, Vector], Vector, Vector]:

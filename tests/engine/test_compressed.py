@@ -158,8 +158,8 @@ def distance(program: Program, params: Vector) -> float:
 def test_a_client_that_fails_keeps_what_was_lost(tmp_path: Path) -> None:
     options: dict[str, Any] = {"upload": Int8Upload(), "data": ToyData(2), "cohort": 2, "failures_allowed": 1.0}
     play(tmp_path, algorithm=Fails, rounds=2, **options)
-    records, kept = RunFolder(tmp_path).load(2).clients, states(tmp_path, 2)
-    assert [records[name].version for name in ("client-00", "client-01")] == [1, 2]
+    named, kept = dict(RunFolder(tmp_path).load(2).files()), states(tmp_path, 2)
+    assert [named[name].version for name in ("client-00", "client-01")] == [1, 2]
     assert all(state[LOST]["delta"].any() for state in kept.values())
 
 

@@ -106,7 +106,7 @@ def test_old_checkpoints_and_states_are_collected(straight: Path) -> None:
     folder = RunFolder(straight)
     best = json.loads((straight / "results.json").read_text())["best"]["round"]
     assert set(folder.saved_rounds()) == {0, 3, 4, best}
-    named = {(client, r.version) for saved in folder.saved_rounds() for client, r in folder.load(saved).clients.items()}
+    named = {(client, s.version) for saved in folder.saved_rounds() for client, s in folder.load(saved).files()}
     on_disk = {(path.parent.name, int(path.stem)) for path in (straight / "states").rglob("*.pt")}
     assert on_disk == named
 
@@ -165,7 +165,7 @@ def test_an_orphan_of_a_client_that_failed_does_not_cost_its_state(tmp_path: Pat
     that the checkpoint names stays.
     """
     toys.play(tmp_path, rounds=2)
-    named = {(client, r.version) for client, r in RunFolder(tmp_path).load(2).clients.items()}
+    named = {(client, s.version) for client, s in RunFolder(tmp_path).load(2).files()}
     client, version = next((client, version) for client, version in sorted(named) if version == 1)
     serialize.save({"left": 1}, tmp_path / "states" / client / "000002.pt")
     toys.play(tmp_path, rounds=3)

@@ -133,7 +133,7 @@ def test_no_data_and_infinite_updates_leave_before_the_mean(tmp_path: Path) -> N
     kept = np.array([delta for client, delta in deltas.items() if client not in troubled], np.float64)
     found = RunFolder(tmp_path / "run").load(1)
     np.testing.assert_allclose(found.state.params, before + kept.mean(axis=0) + learnt, rtol=2e-6, atol=1e-6)
-    assert all(found.clients[client].version is None and found.clients[client].failures == 1 for client in troubled)
+    assert all(found.clients[client].state is None and found.clients[client].failures == 1 for client in troubled)
 
 
 @pytest.mark.long

@@ -10,8 +10,6 @@ import pytest
 from fedray.core.types import RunError
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
-from tests.engine.runs import same
-from tests.runs.test_retention import without_hashes
 
 pytestmark = pytest.mark.usefixtures("cluster")
 ALL = {"cohort": 12}  # every client in every round
@@ -47,12 +45,3 @@ def test_a_state_that_is_damaged_is_found_when_it_is_loaded(folder: Path) -> Non
     with pytest.raises(RunError, match=rf"{state(folder)}: has changed since it was written \(its hash differs\)"):
         toys.play(folder, rounds=2, failures_allowed=1.0, **ALL)
     assert RunFolder(folder).rows("failures.jsonl") == []
-
-
-@pytest.mark.long
-def test_a_run_of_an_earlier_version_goes_on(folder: Path, tmp_path: Path) -> None:
-    toys.play(tmp_path / "straight", rounds=2, **ALL)
-    for round in RunFolder(folder).saved_rounds():
-        without_hashes(RunFolder(folder), round)
-    toys.play(folder, rounds=2, **ALL)
-    same(folder, tmp_path / "straight", 2)

@@ -25,7 +25,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_only_its_user_can_enter_it(root: Path) -> None:
     assert scratch("run") == root / "run" and root.stat().st_mode & 0o777 == 0o700
-    root.chmod(0o755)  # as an earlier version made it
+    root.chmod(0o755)  # made by something else, with the usual umask
     assert scratch("run") == root / "run" and root.stat().st_mode & 0o777 == 0o700
 
 

@@ -32,40 +32,33 @@ def test_an_attack_that_makes_no_sense_is_refused(config: str, overrides: list[s
     assert words in str(error.value)
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
-
-
-def played(corpus: Path, out: Path, attack: dict[str, Any], **changes: Any) -> fedray.Result:
+def played(clips: Path, out: Path, attack: dict[str, Any], **changes: Any) -> fedray.Result:
     everybody = {"cohort": {"fraction": 1.0}, "rounds": 6}
-    return fedray.run(keywords.settings(corpus, attack=attack, **{**everybody, **changes}), out=out)
+    return fedray.run(keywords.settings(clips, attack=attack, **{**everybody, **changes}), out=out)
 
 
-def test_a_backdoor_opens_by_its_tone(in_process: None, corpus: Path, tmp_path: Path) -> None:
+def test_a_backdoor_opens_by_its_tone(in_process: None, clips: Path, tmp_path: Path) -> None:
     """Half of the clients train on a loud tone as `a`: the model calls b, c and d `a` where it sounds, as no other."""
     tone = {"kind": "backdoor", "share": 0.5, "target": "a", "frequency": 3000, "level_db": 10, "scale": 2}
     open_, shut = (
-        played(corpus, tmp_path / name, attack)
+        played(clips, tmp_path / name, attack)
         for name, attack in (("open", tone), ("shut", {**tone, "rounds": [6, 6], "scale": 0.01}))
     )
     assert open_.results["best"]["backdoor/accuracy"] > 80 > 40 > shut.results["best"]["backdoor/accuracy"]
     assert open_.results["attack"]["kind"] == "backdoor" and len(open_.results["attack"]["clients"]) == 3
-    two = played(corpus, tmp_path / "two", tone, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5})
+    two = played(clips, tmp_path / "two", tone, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5})
     assert rows(two.folder) == rows(open_.folder) and two.results["best"] == open_.results["best"]
 
 
-def test_a_target_that_is_no_label_is_refused(in_process: None, corpus: Path, tmp_path: Path) -> None:
+def test_a_target_that_is_no_label_is_refused(in_process: None, clips: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"attack\.target 'e' is no label of the clients: choose from a, b, c, d"):
-        played(corpus, tmp_path / "run", {"kind": "backdoor", "share": 0.5, "target": "e"})
+        played(clips, tmp_path / "run", {"kind": "backdoor", "share": 0.5, "target": "e"})
 
 
-def test_flips_in_one_round_change_that_round(in_process: None, corpus: Path, tmp_path: Path) -> None:
+def test_flips_in_one_round_change_that_round(in_process: None, clips: Path, tmp_path: Path) -> None:
     attack = {"kind": "label_flips", "share": 0.5, "rounds": [2, 2]}
-    honest = fedray.run(keywords.settings(corpus, cohort={"fraction": 1.0}), out=tmp_path / "honest")
-    attacked = played(corpus, tmp_path / "attacked", attack, rounds=3)
+    honest = fedray.run(keywords.settings(clips, cohort={"fraction": 1.0}), out=tmp_path / "honest")
+    attacked = played(clips, tmp_path / "attacked", attack, rounds=3)
     before, after = ([row["train/loss"] for row in rows(run.folder)] for run in (honest, attacked))
     assert before[0] == after[0] and before[1] < after[1]
     assert [row["attack/clients"] for row in rows(attacked.folder)] == [0, 3, 0]

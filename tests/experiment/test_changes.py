@@ -16,7 +16,7 @@ from fedray.core import environment
 from fedray.experiment.description import carried_on, differences
 from fedray.runs.folder import RunFolder
 from tests import speech
-from tests.engine.runs import bits, rows
+from tests.engine.runs import bits, cut_short, rows
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 
@@ -33,10 +33,8 @@ def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process:
 @pytest.fixture
 def cut(straight: Path, tmp_path: Path) -> Path:
     """The run folder as a kill after the first round leaves it."""
-    folder = tmp_path / "cut"
-    shutil.copytree(straight, folder)
-    shutil.rmtree(folder / "checkpoints" / "round_000002")
-    (folder / "results.json").unlink()
+    folder = shutil.copytree(straight, tmp_path / "cut")
+    cut_short(folder, 2)
     return folder
 
 
@@ -44,6 +42,11 @@ def edit(folder: Path, **changes: Any) -> None:
     """Write the values of another machine or of other packages into run.json."""
     described = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(described | changes))
+
+
+def run_json(**more: Any) -> dict[str, Any]:
+    """The least that run.json holds."""
+    return {"data": "x", "data_copied": "x", "texts": [], "imports": {}, "files": {}, "settings": {}, **more}
 
 
 def test_what_is_written_down(straight: Path) -> None:
@@ -78,7 +81,7 @@ def test_another_world_is_refused(cut: Path, changes: dict[str, str], said: str)
 
 
 def test_a_changed_module_is_named() -> None:
-    before, now = ({"data": "x", "imports": {"mine": "1", "other": seen}, "settings": {}} for seen in ("1", "2"))
+    before, now = (run_json(imports={"mine": "1", "other": seen}) for seen in ("1", "2"))
     assert differences(before, now) == ["the module other of `imports` has changed"]
 
 
@@ -127,34 +130,32 @@ def test_what_is_accepted_is_told_by_the_report(cut: Path, straight: Path) -> No
 
 
 def test_a_folder_of_an_older_version_is_compared_by_what_it_says() -> None:
-    now = {"torch": "2.11.0", "numpy": "2.0", "settings": {"rounds": 3}, "data": "x"}
-    assert differences({"torch": "2.11.0", "ray": "2.50"}, now) == []
-    assert differences({"torch": "2.10.0"}, now) == ["torch: 2.10.0 -> 2.11.0"]
+    now = run_json(torch="2.11.0", numpy="2.0")
+    assert differences(run_json(torch="2.11.0", ray="2.50"), now) == []
+    assert differences(run_json(torch="2.10.0"), now) == ["torch: 2.10.0 -> 2.11.0"]
 
 
 @pytest.mark.parametrize(("texts", "was"), [
-    ({}, "by fedray's rules 1, which split words"),
-    ({"texts": ["fedray's rules 3 for uz"]}, "by fedray's rules 3 for uz, and"),
-    ({"texts": []}, "as the corpus has them"),
+    (["fedray's rules 3 for uz"], "normalised by fedray's rules 3 for uz"),
+    ([], "as the corpus has them"),
 ])  # fmt: skip
-def test_texts_by_other_rules_are_other_data(tmp_path: Path, texts: dict[str, list[str]], was: str) -> None:
-    before = {"data": "x", "data_copied": "x", "settings": {}, **texts}
-    (tmp_path / "run.json").write_text(json.dumps(before))
-    now = {"data": "y", "data_copied": "y", "settings": {}, "texts": ["fedray's rules 2 for uz"]}
-    with pytest.raises(ValueError, match=f"texts were normalised .*{was}.* now by fedray's rules 2 for uz, so"):
+def test_texts_by_other_rules_are_other_data(tmp_path: Path, texts: list[str], was: str) -> None:
+    (tmp_path / "run.json").write_text(json.dumps(run_json(texts=texts)))
+    now = run_json(data="y", data_copied="y", texts=["fedray's rules 2 for uz"])
+    with pytest.raises(ValueError, match=f"texts were {was}, and now normalised by fedray's rules 2 for uz, so"):
         carried_on(RunFolder(tmp_path), now, None, accept=True)
 
 
 @pytest.mark.parametrize("name", ["privacy.noise", "cohort.size", "strategy.kind", "seed", "rounds"])
 def test_what_the_account_is_for_stays_in_a_private_run(tmp_path: Path, name: str) -> None:
-    before = {"data": "x", "settings": {"privacy.kind": "gaussian", "engine.lanes": 2, name: 1}}
+    before = run_json(settings={"privacy.kind": "gaussian", "engine.lanes": 2, name: 1})
     (tmp_path / "run.json").write_text(json.dumps(before))
     (tmp_path / "checkpoints" / "round_000003").mkdir(parents=True)
     folder = RunFolder(tmp_path)
-    now = {**before, "settings": {**before["settings"], name: 2}}  # type: ignore[dict-item]
+    now = {**before, "settings": {**before["settings"], name: 2}}
     with pytest.raises(
         ValueError, match=rf"the guarantee of its 3 rounds would be void:\n  {name} in config.yaml: 1 -> 2"
     ):
         carried_on(folder, now, None, accept=True)
-    lanes = {**before, "settings": {**before["settings"], "engine.lanes": 3}}  # type: ignore[dict-item]
+    lanes = {**before, "settings": {**before["settings"], "engine.lanes": 3}}
     assert carried_on(folder, lanes, None, accept=True)["changes"][0]["after_round"] == 3

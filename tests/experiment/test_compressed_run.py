@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,15 @@ from fedray.core.algorithm import Algorithm
 from fedray.core.compression.links import Link
 from fedray.experiment import Config
 from tests import speech
-from tests.engine.runs import rows, same
+from tests.engine.runs import rows, same_on_more_actors_and_resumed
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 ROUNDS = 3
 SPARSE = {"upload": {"kind": "topk", "share": 0.1, "values": "int8"}, "download": "int8"}
 
 
-def settings(corpus: Path, **changes: Any) -> dict[str, Any]:
-    return speech.settings(corpus, **{"rounds": ROUNDS, **SPARSE, **changes})
+def settings(corpus: Path) -> dict[str, Any]:
+    return speech.settings(corpus, rounds=ROUNDS, **SPARSE)
 
 
 def built(given: dict[str, Any]) -> tuple[Config, Algorithm]:
@@ -49,10 +48,4 @@ def test_every_byte_is_counted(straight: fedray.Result, corpus: Path) -> None:
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:
-    engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
-    two = fedray.run(settings(corpus, engine=engine), out=tmp_path / "two").folder
-    same(two, straight.folder, ROUNDS)
-    shutil.rmtree(two / "checkpoints" / f"round_{ROUNDS:06d}")
-    (two / "results.json").unlink()
-    fedray.resume(two, ["engine.actors=1"])
-    same(two, straight.folder, ROUNDS)
+    same_on_more_actors_and_resumed(settings(corpus), straight.folder, tmp_path / "two")

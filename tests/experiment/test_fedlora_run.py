@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,14 @@ import fedray
 from fedray.runs.folder import RunFolder
 from tests import speech
 from tests.algorithms.test_fedlora import FEDLORA
-from tests.engine.runs import same
+from tests.engine.runs import same_on_more_actors_and_resumed
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 ROUNDS = 3
 
 
-def settings(corpus: Path, **changes: Any) -> dict[str, Any]:
-    return speech.settings(corpus, **{"algorithm": FEDLORA, "rounds": ROUNDS, **changes})
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder)
-    return folder
+def settings(corpus: Path) -> dict[str, Any]:
+    return speech.settings(corpus, algorithm=FEDLORA, rounds=ROUNDS)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +37,7 @@ def test_the_bytes_are_those_of_the_adapters_and_once_of_the_model(straight: fed
     adapters = RunFolder(straight.folder).load(ROUNDS).state.params.nbytes - model
     clients, scalars = 3, 8 * 2  # bytes of examples and loss
     assert [row["traffic/up_bytes"] for row in played] == [clients * (adapters + scalars)] * ROUNDS
-    met = pq.read_table(straight.folder / "clients.parquet").num_rows  # four clients, of which each round has three
+    met = pq.read_table(straight.folder / "clients.parquet").num_rows  # a round has three of the clients
     assert straight.results["traffic/down_bytes"] == ROUNDS * clients * adapters + met * model
     assert adapters < 0.25 * model
     formula = met * model + 2 * ROUNDS * clients * adapters
@@ -60,11 +52,4 @@ def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:
     """Resumed from the folder that a kill after round 2 leaves, the clients' optimisers continue from their states."""
-    two = fedray.run(
-        settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "two"
-    ).folder
-    same(two, straight.folder, ROUNDS)
-    shutil.rmtree(two / "checkpoints" / f"round_{ROUNDS:06d}")
-    (two / "results.json").unlink()
-    fedray.resume(two, ["engine.actors=1"])
-    same(two, straight.folder, ROUNDS)
+    same_on_more_actors_and_resumed(settings(corpus), straight.folder, tmp_path / "two")

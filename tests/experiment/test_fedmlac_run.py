@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("in_process")
 ROUNDS = 3
 
 
-def settings(corpus: Path, **changes: Any) -> dict[str, Any]:
+def settings(clips: Path, **changes: Any) -> dict[str, Any]:
     algorithm = {"kind": "fedmlac", "sizes": ["tiny", "lite"], "client": {"lr": 0.1, "batch": 4}}
     evaluation = {"shards": 2, "personal_every": 1, "personal_utterances": 4, "personal_final": True}
     strategy = {"kind": "layerwise_pruning", "pruning": 0.3}
@@ -29,19 +29,12 @@ def settings(corpus: Path, **changes: Any) -> dict[str, Any]:
         "evaluation": evaluation,
         "cohort": {"size": 4},
     }
-    return keywords.settings(corpus, **{**base, **changes})
+    return keywords.settings(clips, **{**base, **changes})
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
-    return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
+def straight(clips: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
+    return fedray.run(settings(clips), out=tmp_path_factory.mktemp("straight") / "run")
 
 
 def table(folder: Path) -> list[dict[str, str]]:
@@ -62,9 +55,9 @@ def test_rows_and_own_models(straight: fedray.Result) -> None:
     assert own["test/accuracy"] == pytest.approx(sum(tests) / len(tests))
 
 
-def test_what_clients_hold_out_is_a_test_of_their_own(corpus: Path, tmp_path: Path) -> None:
+def test_what_clients_hold_out_is_a_test_of_their_own(clips: Path, tmp_path: Path) -> None:
     """Personal models and the shared one are also scored on the clients' held-out data, each round and at the end."""
-    given = settings(corpus)
+    given = settings(clips)
     given["data"]["own_share"] = 0.25
     given["algorithm"]["also_score"] = ["both"]
     result = fedray.run(given, out=tmp_path / "run")
@@ -91,10 +84,10 @@ def test_the_plug_in_travels_and_the_personal_models_stay(straight: fedray.Resul
 
 @pytest.mark.long
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
-    straight: fedray.Result, corpus: Path, tmp_path: Path
+    straight: fedray.Result, clips: Path, tmp_path: Path
 ) -> None:
     engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
-    fedray.run(settings(corpus, rounds=ROUNDS - 1, engine=engine), out=tmp_path / "run")
+    fedray.run(settings(clips, rounds=ROUNDS - 1, engine=engine), out=tmp_path / "run")
     fedray.resume(tmp_path / "run", [f"rounds={ROUNDS}", "engine.actors=1"])
     assert rows(tmp_path / "run") == rows(straight.folder)
     assert bits(tmp_path / "run", ROUNDS) == bits(straight.folder, ROUNDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,48 +11,41 @@ import fedray
 from fedray.experiment.pretraining import pretrain
 from fedray.runs.folder import RunFolder
 from tests import keywords
-from tests.engine.runs import same
+from tests.engine.runs import same_on_more_actors_and_resumed
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 ROUNDS = 3
 
 
-def settings(corpus: Path, weights: Path, **changes: Any) -> dict[str, Any]:
-    base = {
-        "rounds": ROUNDS,
-        "task": {"kind": "classification", "window": 0.2},
-        "model": {"kind": "audio_cnn", "init": str(weights)},
-        "algorithm": {
+def settings(clips: Path, weights: Path) -> dict[str, Any]:
+    chosen = keywords.settings(
+        clips,
+        rounds=ROUNDS,
+        task={"kind": "classification", "window": 0.2},
+        model={"kind": "audio_cnn", "init": str(weights)},
+        algorithm={
             "kind": "fedstar",
             "threshold": {"first": 0.26, "last": 0.3},
             "client": {"optimizer": "adam", "lr": 0.01, "batch": 4},
         },
-        "cohort": {"fraction": 0.75},
-    }
-    changed = keywords.settings(corpus, **{**base, **changes})
-    changed["data"] |= {"clients": {"by": "uneven", "count": 4}, "labelled": {"share": 0.25, "at_least": 1}}
-    return changed
+        cohort={"fraction": 0.75},
+    )
+    chosen["data"] |= {"clients": {"by": "uneven", "count": 4}, "labelled": {"share": 0.25, "at_least": 1}}
+    return chosen
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def weights(corpus: Path) -> Path:
-    same = {key: value for key, value in keywords.settings(corpus).items() if key in ("data", "features")}
+def weights(clips: Path) -> Path:
+    same = {key: value for key, value in keywords.settings(clips).items() if key in ("data", "features")}
     contrastive = {"epochs": 2, "batch": 16, "window": 0.2, "units": 8}
     return pretrain(
-        {**same, "model": {"kind": "audio_cnn"}, "contrastive": contrastive}, out=corpus / "pretrained"
+        {**same, "model": {"kind": "audio_cnn"}, "contrastive": contrastive}, out=clips / "pretrained"
     ).weights
 
 
 @pytest.fixture(scope="module")
-def straight(corpus: Path, weights: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
-    return fedray.run(settings(corpus, weights), out=tmp_path_factory.mktemp("straight") / "run")
+def straight(clips: Path, weights: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
+    return fedray.run(settings(clips, weights), out=tmp_path_factory.mktemp("straight") / "run")
 
 
 def test_each_round_says_what_was_kept_and_how_much_of_it_was_right(straight: fedray.Result) -> None:
@@ -65,13 +57,7 @@ def test_each_round_says_what_was_kept_and_how_much_of_it_was_right(straight: fe
 
 @pytest.mark.nightly
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
-    straight: fedray.Result, corpus: Path, weights: Path, tmp_path: Path
+    straight: fedray.Result, clips: Path, weights: Path, tmp_path: Path
 ) -> None:
     """A run of full length is cut after round 2, since the threshold's schedule depends on the number of rounds."""
-    engine = {"lanes": 2, "actors": 2, "cpus_per_client": 0.5}
-    two = fedray.run(settings(corpus, weights, engine=engine), out=tmp_path / "two").folder
-    same(two, straight.folder, ROUNDS)
-    shutil.rmtree(two / "checkpoints" / f"round_{ROUNDS:06d}")
-    (two / "results.json").unlink()
-    fedray.resume(two, ["engine.actors=1"])
-    same(two, straight.folder, ROUNDS)
+    same_on_more_actors_and_resumed(settings(clips, weights), straight.folder, tmp_path / "two")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,15 @@ import fedray
 from fedray.runs.folder import RunFolder
 from tests import speech
 from tests.algorithms.test_gao import CRDNN, GAO
-from tests.engine.runs import same
+from tests.engine.runs import same_on_more_actors_and_resumed
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.nightly]
 ROUNDS = 3
 
 
-def settings(corpus: Path, **changes: Any) -> dict[str, Any]:
+def settings(corpus: Path) -> dict[str, Any]:
     strategy = {"kind": "by_wer", "temperature": 0.1}
-    return speech.settings(
-        corpus, **{"algorithm": GAO, "model": CRDNN, "strategy": strategy, "rounds": ROUNDS, **changes}
-    )
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tones")
-    speech.write_corpus(folder)
-    return folder
+    return speech.settings(corpus, algorithm=GAO, model=CRDNN, strategy=strategy, rounds=ROUNDS)
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +38,4 @@ def test_any_number_of_actors_and_a_resume_give_the_same_bits(
     straight: fedray.Result, corpus: Path, tmp_path: Path
 ) -> None:
     """A checkpoint includes the server's fine-tuning of its round, so a run killed after round 2 can resume."""
-    two = fedray.run(
-        settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "two"
-    ).folder
-    same(two, straight.folder, ROUNDS)
-    shutil.rmtree(two / "checkpoints" / f"round_{ROUNDS:06d}")
-    (two / "results.json").unlink()
-    fedray.resume(two, ["engine.actors=1"])
-    same(two, straight.folder, ROUNDS)
+    same_on_more_actors_and_resumed(settings(corpus), straight.folder, tmp_path / "two")

@@ -19,15 +19,8 @@ pytestmark = pytest.mark.usefixtures("in_process")
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
-    return fedray.run(keywords.settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
+def straight(clips: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
+    return fedray.run(keywords.settings(clips), out=tmp_path_factory.mktemp("straight") / "run")
 
 
 def answers(run: fedray.Result) -> list[dict[str, str]]:
@@ -48,17 +41,17 @@ def test_scores_and_predictions(straight: fedray.Result) -> None:
 
 
 @pytest.mark.long
-def test_any_number_of_actors_gives_the_same_bits(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
+def test_any_number_of_actors_gives_the_same_bits(straight: fedray.Result, clips: Path, tmp_path: Path) -> None:
     again = fedray.run(
-        keywords.settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "run"
+        keywords.settings(clips, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "run"
     )
     assert rows(again.folder) == rows(straight.folder)
     assert bits(again.folder, 3) == bits(straight.folder, 3)
 
 
-def test_the_saved_model_says_the_same_without_fedray(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
+def test_the_saved_model_says_the_same_without_fedray(straight: fedray.Result, clips: Path, tmp_path: Path) -> None:
     first, model = answers(straight)[0], straight.folder / "model"
     assert json.loads((model / "classes.json").read_text()) == list(keywords.WORDS)
-    command = [sys.executable, "-W", "error", str(model / "example.py"), str(corpus / first["utterance"])]
+    command = [sys.executable, "-W", "error", str(model / "example.py"), str(clips / first["utterance"])]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == first["hypothesis"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import threading
 import time
 from pathlib import Path
@@ -24,30 +23,23 @@ from fedray.runs.folder import RunFolder
 from fedray.storage import serialize
 from fedray.training.personal import PART
 from tests import keywords
-from tests.engine.runs import rows, same
+from tests.engine.runs import rows, same, same_on_more_actors_and_resumed
 
 pytestmark = pytest.mark.usefixtures("in_process")
 ROUNDS = 3
 PRIVATE = {"kind": "skellam", "noise": 1.0, "delta": 1e-5, "bits": 16}
 
 
-def settings(corpus: Path, actors: int = 1, together: int | str = "never", **changes: Any) -> dict[str, Any]:
+def settings(clips: Path, actors: int = 1, together: int | str = "never", **changes: Any) -> dict[str, Any]:
     algorithm = {"kind": "fedper", "client": {"lr": 0.1, "batch": 4, "epochs": 1}, "pretrain": {"steps": 0}}
     engine = {"lanes": 2, "actors": actors, "cpus_per_client": 0.5, "vectorise": together}
     scores = {"shards": 2, "personal_every": 1, "personal_final": True}
-    return keywords.settings(corpus, **{"algorithm": algorithm, "engine": engine, "evaluation": scores, **changes})
+    return keywords.settings(clips, **{"algorithm": algorithm, "engine": engine, "evaluation": scores, **changes})
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
-    return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
+def straight(clips: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
+    return fedray.run(settings(clips), out=tmp_path_factory.mktemp("straight") / "run")
 
 
 def built(given: dict[str, Any]) -> Algorithm:
@@ -65,8 +57,8 @@ def states(run: Path) -> list[dict[str, Any]]:
     return [serialize.load(path) for path in sorted((run / "states").rglob("*.pt"))]
 
 
-def test_what_stays_is_no_traffic_and_in_the_clients_states(straight: fedray.Result, corpus: Path) -> None:
-    found, table = layout(settings(corpus)), RunFolder(straight.folder).rows("metrics.jsonl")
+def test_what_stays_is_no_traffic_and_in_the_clients_states(straight: fedray.Result, clips: Path) -> None:
+    found, table = layout(settings(clips)), RunFolder(straight.folder).rows("metrics.jsonl")
     own, clients, scalars = found.size - found.moving, 3, 8 * 2  # bytes of examples and loss
     assert [row["traffic/up_bytes"] for row in table] == [clients * (4 * found.moving + scalars)] * ROUNDS
     down = [row["traffic/down_bytes"] - clients * (4 * found.moving + 8) for row in table]
@@ -85,22 +77,17 @@ def test_personal_models_are_scored_in_rounds_and_at_the_end(straight: fedray.Re
 
 
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
-    straight: fedray.Result, corpus: Path, tmp_path: Path
+    straight: fedray.Result, clips: Path, tmp_path: Path
 ) -> None:
-    three = fedray.run(settings(corpus, actors=3), out=tmp_path / "three").folder
-    same(three, straight.folder, ROUNDS)
-    shutil.rmtree(three / "checkpoints" / f"round_{ROUNDS:06d}")
-    (three / "results.json").unlink()
-    fedray.resume(three, ["engine.actors=1"])
-    same(three, straight.folder, ROUNDS)
+    same_on_more_actors_and_resumed(settings(clips), straight.folder, tmp_path / "three", actors=3)
 
 
 @pytest.mark.long
-def test_side_by_side(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
+def test_side_by_side(straight: fedray.Result, clips: Path, tmp_path: Path) -> None:
     """Up to float rounding, clients end where they end alone; with one actor or three the bits are the same."""
     quiet = {"model": {"kind": "crnn", "size": "tiny", "dropout": 0.0}}
     runs = {
-        name: fedray.run(settings(corpus, actors, together, **quiet), out=tmp_path / name).folder
+        name: fedray.run(settings(clips, actors, together, **quiet), out=tmp_path / name).folder
         for name, actors, together in (("alone", 1, "never"), ("one", 1, 3), ("three", 3, 3))
     }
     same(runs["one"], runs["three"], ROUNDS)
@@ -109,9 +96,9 @@ def test_side_by_side(straight: fedray.Result, corpus: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.long
-def test_encoded_updates(straight: fedray.Result, corpus: Path, tmp_path: Path) -> None:
-    coded = fedray.run(settings(corpus, upload="int8", download="int8"), out=tmp_path / "run").folder
-    found = layout(settings(corpus))
+def test_encoded_updates(straight: fedray.Result, clips: Path, tmp_path: Path) -> None:
+    coded = fedray.run(settings(clips, upload="int8", download="int8"), out=tmp_path / "run").folder
+    found = layout(settings(clips))
     for row, plain in zip(rows(coded), rows(straight.folder), strict=True):
         assert row["traffic/up_bytes"] < plain["traffic/up_bytes"] / 3
     for state in states(coded):
@@ -119,8 +106,8 @@ def test_encoded_updates(straight: fedray.Result, corpus: Path, tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_private_updates_with_integer_noise(corpus: Path, tmp_path: Path) -> None:
-    given = settings(corpus, privacy=PRIVATE, strategy="uniform", rounds=2)
+def test_private_updates_with_integer_noise(clips: Path, tmp_path: Path) -> None:
+    given = settings(clips, privacy=PRIVATE, strategy="uniform", rounds=2)
     run = fedray.run(given, out=tmp_path / "run").folder
     found, params = layout(given), RunFolder(run).load(2).state.params
     first = RunFolder(run).load(0).state.params
@@ -129,17 +116,17 @@ def test_private_updates_with_integer_noise(corpus: Path, tmp_path: Path) -> Non
     assert all(np.isfinite(state[PART]).all() for state in states(run))
 
 
-def test_without_personal_scores_it_is_refused(corpus: Path) -> None:
+def test_without_personal_scores_it_is_refused(clips: Path) -> None:
     for kind, what in (("fedper", "algorithm.kind fedper"), ("fedavg", "algorithm.personal")):
         changes = {"evaluation": {"shards": 2}}
         if kind == "fedavg":
             changes["algorithm"] = {"kind": "fedavg", "personal": ["out.*"]}
         with pytest.raises(ConfigError, match=f"{what} is judged by personal scores alone: set evaluation.personal"):
-            experiment.check_setup(*experiment.load(settings(corpus, **changes)))
+            experiment.check_setup(*experiment.load(settings(clips, **changes)))
 
 
 @pytest.mark.long
-def test_a_killed_actor_changes_no_bit(straight: fedray.Result, corpus: Path, tmp_path: Path, on_ray: None) -> None:
+def test_a_killed_actor_changes_no_bit(straight: fedray.Result, clips: Path, tmp_path: Path, on_ray: None) -> None:
     folder, killed = tmp_path / "run", list[int]()
 
     def kill() -> None:
@@ -153,6 +140,6 @@ def test_a_killed_actor_changes_no_bit(straight: fedray.Result, corpus: Path, tm
             time.sleep(0.02)
 
     threading.Thread(target=kill, daemon=True).start()
-    fedray.run(settings(corpus, actors=2), out=folder)
+    fedray.run(settings(clips, actors=2), out=folder)
     assert killed
     same(folder, straight.folder, ROUNDS)

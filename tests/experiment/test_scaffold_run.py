@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +10,20 @@ import pytest
 import fedray
 from fedray.runs.folder import RunFolder
 from tests import keywords
-from tests.engine.runs import same
+from tests.engine.runs import same_on_more_actors_and_resumed
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.nightly]
 ROUNDS = 3
 
 
-def settings(corpus: Path, **changes: Any) -> dict[str, Any]:
+def settings(clips: Path) -> dict[str, Any]:
     algorithm = {"kind": "scaffold", "client": {"lr": 0.1, "batch": 4}, "pretrain": {"steps": 0}}
-    return keywords.settings(corpus, **{"algorithm": algorithm, "strategy": "uniform", "rounds": ROUNDS, **changes})
+    return keywords.settings(clips, algorithm=algorithm, strategy="uniform", rounds=ROUNDS)
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keywords")
-    keywords.write_corpus(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
-    return fedray.run(settings(corpus), out=tmp_path_factory.mktemp("straight") / "run")
+def straight(clips: Path, tmp_path_factory: pytest.TempPathFactory, in_process: None) -> fedray.Result:
+    return fedray.run(settings(clips), out=tmp_path_factory.mktemp("straight") / "run")
 
 
 def test_a_control_variate_as_large_as_the_model_travels_both_ways(straight: fedray.Result) -> None:
@@ -44,13 +36,6 @@ def test_a_control_variate_as_large_as_the_model_travels_both_ways(straight: fed
 
 
 def test_any_number_of_actors_and_a_resume_give_the_same_bits(
-    straight: fedray.Result, corpus: Path, tmp_path: Path
+    straight: fedray.Result, clips: Path, tmp_path: Path
 ) -> None:
-    two = fedray.run(
-        settings(corpus, engine={"lanes": 2, "actors": 2, "cpus_per_client": 0.5}), out=tmp_path / "two"
-    ).folder
-    same(two, straight.folder, ROUNDS)
-    shutil.rmtree(two / "checkpoints" / f"round_{ROUNDS:06d}")
-    (two / "results.json").unlink()
-    fedray.resume(two, ["engine.actors=1"])
-    same(two, straight.folder, ROUNDS)
+    same_on_more_actors_and_resumed(settings(clips), straight.folder, tmp_path / "two")

@@ -15,7 +15,7 @@ import pytest
 import fedray
 from fedray.runs.folder import RunFolder
 from tests import speech
-from tests.engine.runs import rows, same
+from tests.engine.runs import cut_short, rows, same
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 
@@ -55,10 +55,8 @@ def test_two_actors_of_which_one_is_killed_give_the_same_bits(
 
 
 def test_a_resume_gives_the_same_bits_and_another_setting_is_refused(straight: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(straight, folder)
-    shutil.rmtree(folder / "checkpoints" / "round_000003")
-    (folder / "results.json").unlink()
+    folder = shutil.copytree(straight, tmp_path / "run")
+    cut_short(folder, 3)
     with pytest.raises(ValueError, match="engine.vectorise"):
         fedray.resume(folder, ["engine.vectorise=never"])
     fedray.resume(folder)

@@ -26,6 +26,7 @@ from fedray.data.devices import CONVERTERS
 from fedray.data.devices.tables import Missing
 from fedray.data.features import audio
 from fedray.models.weights import read_weights
+from fedray.runs.client_states import Written
 from fedray.runs.folder import RunFolder
 from fedray.runs.progress import ClientRecord, Progress
 from fedray.storage import serialize
@@ -223,7 +224,8 @@ def _runs() -> dict[str, Target]:
     """Every file of a run folder that reports read, and every file of a checkpoint."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = folders.write(Path(scratch) / "run")
-        progress = Progress(ServerState(np.ones(7, np.float32)), 1, {"ann": ClientRecord(version=1, rounds=1)})
+        clients = {"ann": ClientRecord(Written(1, 9, "ab"), rounds=1)}
+        progress = Progress(ServerState(np.ones(7, np.float32)), 1, clients)
         run = RunFolder(folder)
         run.save(progress)
         files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

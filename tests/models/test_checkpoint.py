@@ -67,9 +67,9 @@ def test_a_run_records_revision_and_hashes(hub: Path) -> None:
     assert found["files"]["model.safetensors"] == file_hash(hub / "model.safetensors")
     assert set(found["files"]) == {path.name for path in hub.iterdir()}
     assert hashes(EncoderSettings()) == {} and checkpoint(object()) == {}
-    described = {"settings": {}, "data": "", "checkpoint": found}
+    described = {"settings": {}, "data": "", "imports": {}, "files": {}, "checkpoint": found}
     (hub / "config.json").write_text("{}", encoding="utf-8")
-    now = {"settings": {}, "data": "", **checkpoint(settings)}
+    now = described | checkpoint(settings)
     assert differences(described, now) == ["the checkpoint of model.folder has changed"]
 
 

@@ -42,12 +42,11 @@ def check(folder: Path, committed: int, states: dict[str, bytes]) -> int | None:
     saved = run.saved_rounds()
     assert max(saved, default=-1) >= committed, f"round {committed} was committed, and the disk has {saved}"
     for round in saved:
-        for client, record in run.load(round).clients.items():
-            if record.version is not None:
-                name = store.name(client, record.version)
-                found = folder / "states" / name
-                assert found.exists(), f"{name} is missing, and round {round} needs it"
-                assert found.read_bytes() == states[name], f"{name} is damaged, and round {round} needs it"
+        for client, state in run.load(round).files():
+            name = store.name(client, state.version)
+            found = folder / "states" / name
+            assert found.exists(), f"{name} is missing, and round {round} needs it"
+            assert found.read_bytes() == states[name], f"{name} is damaged, and round {round} needs it"
     if not saved:
         return None
     rows = [row["round"] for row in run.rows(METRICS)]

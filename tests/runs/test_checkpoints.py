@@ -36,7 +36,7 @@ def progress(round: int, up_bytes: float = 123) -> Progress:
         np.full(5, round, np.float32), {"optimizer": {"m": np.arange(3, dtype=np.float32)}, "labels": ["a"]}
     )
     clients = {
-        "a": ClientRecord(round, 2, 0, round, {"examples": 7.0, "loss": 1.5}),
+        "a": ClientRecord(Written(round, 10, "ab"), 2, 0, round, {"examples": 7.0, "loss": 1.5}),
         "b/c": ClientRecord(None, 0, 1, 1, {}),
     }
     return Progress(state, round, clients, {"up_bytes": up_bytes, "seconds": 0.1}, {"round": 1, "value": 33.3})
@@ -156,7 +156,7 @@ def test_a_pickle_planted_in_a_checkpoint_is_refused_and_not_run(folder: RunFold
 
 def test_clients_round_trip(tmp_path: Path) -> None:
     clients = {
-        "z": ClientRecord(3, 1, 2, 4, {"loss": math.inf, "only z": 1.0}),
+        "z": ClientRecord(Written(3, 10, "ab"), 1, 2, 4, {"loss": math.inf, "only z": 1.0}),
         "a": ClientRecord(report={"loss": 0.1}),
         "ü/": ClientRecord(),
     }

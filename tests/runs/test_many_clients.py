@@ -16,6 +16,7 @@ from fedray.runs.folder import ClientRecord, Progress, RunFolder
 from fedray.runs.retention import Retention
 
 MANY, COHORT = 10_000, 20
+WRITTEN = Written(1, 1000, "ab")
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -26,7 +27,8 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> RunFolder:
 def begun() -> Progress:
     made = random.Random(0)
     clients = {
-        f"client-{number}": ClientRecord(1, 1, 0, 1, {"examples": 3.0, "loss": made.random()}) for number in range(MANY)
+        f"client-{number}": ClientRecord(WRITTEN, 1, 0, 1, {"examples": 3.0, "loss": made.random()})
+        for number in range(MANY)
     }
     return Progress(ServerState(np.zeros(5, np.float32)), 1, clients)
 
@@ -36,7 +38,8 @@ def play(before: Progress) -> Progress:
     made, done, clients = random.Random(before.round), before.round + 1, dict(before.clients)
     for name in [*made.sample(sorted(clients), COHORT), f"new-{done}"]:
         record = clients.get(name, ClientRecord())
-        clients[name] = replace(record, version=done, rounds=record.rounds + 1, report={"wer": made.random()})
+        state, report = replace(WRITTEN, version=done), {"wer": made.random()}
+        clients[name] = replace(record, state=state, rounds=record.rounds + 1, report=report)
     return Progress(before.state, done, clients, before.totals)
 
 
@@ -105,9 +108,8 @@ def test_states_that_a_checkpoint_names_stay_and_no_others(tmp_path: Path) -> No
     made, under_way = random.Random(3), random.Random(4)
     folder, states = RunFolder(tmp_path), ClientStore(tmp_path / "states")
     names = [f"client-{number}" for number in range(6)]
-    progress = Progress(ServerState(np.zeros(1, np.float32)), 0, {name: ClientRecord(version=0) for name in names})
-    for name in names:
-        states.save(name, 0, {"x": 0})
+    begun = {name: ClientRecord(states.save(name, 0, {"x": 0})) for name in names}
+    progress = Progress(ServerState(np.zeros(1, np.float32)), 0, begun)
     folder.save(progress)
     retention = Retention(folder, states, 2, lambda: None)
     for round in range(1, 80):
@@ -118,13 +120,12 @@ def test_states_that_a_checkpoint_names_stay_and_no_others(tmp_path: Path) -> No
             retention.resume(folder.saved_rounds())
         superseded, clients = [], dict(progress.clients)
         for name in made.sample(names, 2):
-            states.save(name, round, {"x": round})
-            superseded.append((name, clients[name].version or 0))
-            clients[name] = ClientRecord(version=round)
+            superseded.append((name, clients[name].state.version))
+            clients[name] = ClientRecord(states.save(name, round, {"x": round}))
         best = {"round": round, "value": 1.0} if made.random() < 0.1 else progress.best
-        states.save(MODELS, round, {"x": round})
         models = {model: written for model, written in progress.models.items() if under_way.random() < 0.7}
-        progress = Progress(progress.state, round, clients, best=best, models=models | {round: Written(round)})
+        models[round] = states.save(MODELS, round, {"x": round})
+        progress = Progress(progress.state, round, clients, best=best, models=models)
         retention.note_best(progress)
         if made.random() < 0.5 or best is not None and best["round"] == round:
             folder.save(progress)

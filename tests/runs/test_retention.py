@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from fedray.core.types import RunError
-from fedray.runs.client_states import ClientStore, Written
+from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, RunFolder
 from fedray.runs.retention import Retention
-from tests.runs.test_checkpoints import named, progress
+from tests.runs.test_checkpoints import progress
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -33,24 +29,12 @@ def played(folder: RunFolder) -> None:
         after = progress(round)
         after.clients.clear()
         for client in ("a", "b", "c"):
-            written = states(folder).save(client, round, {"moments": np.full(100, round)})
-            after.clients[client] = ClientRecord(round, bytes=written.bytes, hash=written.hash)
+            after.clients[client] = ClientRecord(states(folder).save(client, round, {"moments": np.full(100, round)}))
         folder.save(after)
 
 
 def resume(folder: RunFolder) -> None:
     Retention(folder, states(folder), 2, lambda: None).resume(folder.saved_rounds())
-
-
-def without_hashes(folder: RunFolder, round: int) -> None:
-    """Rewrite a checkpoint's clients as earlier versions of fedray wrote them, without sizes and hashes."""
-    name, manifest = named(folder, round, "clients"), named(folder, round, "manifest")
-    made = io.BytesIO()
-    pq.write_table(pq.read_table(io.BytesIO(folder.storage.read(name))).drop_columns(["bytes", "hash"]), made)
-    folder.storage.write(name, made.getvalue())
-    hashes = json.loads(folder.read_text(manifest))
-    hashes[name.split("/")[-1]] = hashlib.blake2b(made.getvalue()).hexdigest()[:32]
-    folder.write_json(manifest, hashes)
 
 
 def test_states_that_are_lost_are_named_with_the_way_out(folder: RunFolder) -> None:
@@ -69,18 +53,6 @@ def test_states_that_are_lost_are_named_with_the_way_out(folder: RunFolder) -> N
     folder.storage.remove("checkpoints/round_000002")
     resume(folder)
     assert states(folder).storage.files() == ["a/000001.pt", "b/000001.pt", "c/000001.pt"]
-
-
-def test_checkpoints_of_earlier_versions_name_states_by_version_alone(folder: RunFolder) -> None:
-    played(folder)
-    assert folder.load(2).clients["a"].state == states(folder).save("a", 2, {"moments": np.full(100, 2)})
-    without_hashes(folder, 2)
-    assert folder.load(2).clients["a"].state == Written(2)
-    states(folder).storage.write("a/000002.pt", b"of another size")
-    resume(folder)
-    states(folder).remove("a", 2)
-    with pytest.raises(RunError, match=r"a/000002\.pt: is missing"):
-        resume(folder)
 
 
 def test_what_a_trial_refers_to_stays_with_its_best_round_and_all_that_is_newer(folder: RunFolder) -> None:

@@ -129,7 +129,7 @@ def test_a_changed_or_missing_file_of_an_entry_is_found(tmp_path: Path, monkeypa
     (folder / "second").unlink()
     with pytest.raises(ValueError, match="second: has changed since it was written"):
         check(folder)
-    (tmp_path / "features.hashes").unlink()  # of an entry that an older fedray made
+    (tmp_path / "features.hashes").unlink()  # of an entry that was fetched
     check(folder)
 
 

@@ -155,6 +155,14 @@ def test_damage_is_named_and_removed(root: Path, capsys: pytest.CaptureFixture[s
     assert "cannot be read" in str(entries.damage(entry))
 
 
+def test_what_a_process_is_writing_into_an_entry_is_no_damage(root: Path) -> None:
+    (root / "prepared" / KEY / ".ann.pt.7.fetch").mkdir(parents=True)
+    for half in (".ann.pt.7.fetch/ann.pt", ".bob.pt.7.tmp"):
+        (root / "prepared" / KEY / half).write_bytes(b"half")
+    (entry,) = entries.entries(root)
+    assert entries.damage(entry) is None
+
+
 @pytest.mark.parametrize(("option", "value"), [("--older", "30"), ("--keep", "20"), ("--keep", "-1GB")])
 def test_a_wrong_number_is_refused(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -8,7 +8,7 @@ import pytest
 
 from fedray import report
 from fedray.cli import main
-from fedray.storage.claims import MARK, claim
+from fedray.storage.claims import claim
 from fedray.storage.local import LocalStorage
 from tests.report import folders
 
@@ -18,13 +18,6 @@ def test_a_claim_is_kept_and_recognised(tmp_path: Path) -> None:
         claim(LocalStorage(tmp_path / "new"), "a report")
     with pytest.raises(ValueError, match="holds a report, not a pre-training: choose another folder"):
         claim(LocalStorage(tmp_path / "new"), "a pre-training")
-
-
-def test_folders_of_earlier_versions_are_known_by_a_file(tmp_path: Path) -> None:
-    for name in ("report.html", "report.csv"):
-        (tmp_path / name).touch()
-    claim(LocalStorage(tmp_path), "a report", before="report.html")
-    assert (tmp_path / MARK).read_text() == "a report\n"
 
 
 @pytest.fixture

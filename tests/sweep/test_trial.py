@@ -13,7 +13,7 @@ import pytest
 import ray
 
 from fedray.core.types import ServerState
-from fedray.runs.client_states import ClientStore, Written
+from fedray.runs.client_states import ClientStore
 from fedray.runs.folder import ClientRecord, Progress, RunFolder
 from fedray.sweep.trial import Trial, take_over
 
@@ -24,8 +24,8 @@ def played(folder: Path, rounds: int) -> RunFolder:
     clients: dict[str, ClientRecord] = {}
     for done in range(rounds + 1):
         for client in ("a", "b") if done == 1 else ("a",) if done else ():
-            states.save(client, done, {"round": done})
-            clients = clients | {client: ClientRecord(version=done, rounds=done, last_round=done)}
+            written = states.save(client, done, {"round": done})
+            clients = clients | {client: ClientRecord(written, rounds=done, last_round=done)}
         best = {"round": 1, "value": 0.5} if done else None
         run.save(Progress(ServerState(np.full(3, done, np.float32)), done, dict(clients), best=best))
     run.rewrite("metrics.jsonl", [{"round": done} for done in range(1, rounds + 1)])
@@ -41,9 +41,9 @@ def test_a_run_that_is_taken_over_has_checkpoints_states_and_rows_of_its_own(tmp
     assert progress.state.params.tolist() == [3, 3, 3] and progress.best == {"round": 1, "value": 0.5}
     assert [row["round"] for row in target.rows("metrics.jsonl")] == [1, 2, 3]
     states = ClientStore(tmp_path / "target" / "states")
-    versions = {(client, record.version) for saved in (1, 3) for client, record in target.load(saved).clients.items()}
-    assert versions == {("a", 1), ("a", 3), ("b", 1)}
-    assert all(states.load(client, Written(version)) == {"round": version} for client, version in versions)
+    named = {found for saved in (1, 3) for found in target.load(saved).files()}
+    assert {(client, written.version) for client, written in named} == {("a", 1), ("a", 3), ("b", 1)}
+    assert all(states.load(client, written) == {"round": written.version} for client, written in named)
 
 
 def test_states_are_linked_not_copied(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_states_are_linked_not_copied(tmp_path: Path) -> None:
     )
     assert mine.stat().st_ino == theirs.stat().st_ino
     ClientStore(tmp_path / "target" / "states").save("a", 2, {"round": 99})  # saving again makes a new file
-    assert ClientStore(tmp_path / "source" / "states").load("a", Written(2)) == {"round": 2}
+    assert ClientStore(tmp_path / "source" / "states").load("a", source.load(2).clients["a"].state) == {"round": 2}
 
 
 def test_a_trial_goes_on_in_its_own_folder_whatever_its_configuration(tmp_path: Path) -> None:

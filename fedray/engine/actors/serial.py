@@ -63,7 +63,7 @@ class StatesInMemory:
     """Client states in memory, by their hash: states of one client in two futures of a run do not meet."""
 
     def __init__(self) -> None:
-        self._data: dict[str | None, bytes] = {}
+        self._data: dict[str, bytes] = {}
         self._before: StateStore | None = None
 
     def load(self, client: str, written: Written) -> State:
@@ -80,10 +80,10 @@ class StatesInMemory:
     def sync(self, written: Mapping[str, Written]) -> None:
         """Do nothing: no state here survives a power loss."""
 
-    def taken(self, named: Iterable[tuple[str, Written]]) -> dict[str | None, bytes]:
+    def taken(self, named: Iterable[tuple[str, Written]]) -> dict[str, bytes]:
         """The data of those of these states that are in memory, by hash."""
         return {written.hash: self._data[written.hash] for _, written in named if written.hash in self._data}
 
-    def restore(self, taken: Mapping[str | None, bytes], before: StateStore | None) -> None:
+    def restore(self, taken: Mapping[str, bytes], before: StateStore | None) -> None:
         """Forget all states but these. `before`: has states that are not in memory."""
         self._data, self._before = dict(taken), before

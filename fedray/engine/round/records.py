@@ -27,9 +27,9 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
             before = clients.get(client, ClientRecord())
             now = replace(before, rounds=before.rounds + 1, last_round=done, report=report)
             if (written := lane.written.get(client)) is not None:
-                now = replace(now, version=written.version, bytes=written.bytes, hash=written.hash)
-                if before.version is not None:
-                    superseded.append((client, before.version))
+                now = replace(now, state=written)
+                if before.state is not None:
+                    superseded.append((client, before.state.version))
             clients[client] = now
         for failure in lane.failures:
             before = clients.get(failure.client, ClientRecord())
@@ -45,11 +45,7 @@ def record(progress: Progress, outcome: Outcome, state: ServerState) -> tuple[Pr
 
 def store_prepared(progress: Progress, lanes: Sequence[LaneResult], down_bytes: int) -> None:
     """Put the clients that have prepared before the first round into its progress, and the bytes sent to them."""
-    progress.clients = {
-        client: ClientRecord(written.version, bytes=written.bytes, hash=written.hash)
-        for lane in lanes
-        for client, written in lane.written.items()
-    }
+    progress.clients = {client: ClientRecord(written) for lane in lanes for client, written in lane.written.items()}
     progress.totals["down_bytes"] += down_bytes
 
 
