@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import study
+from benchmarks.studies import gao_plateau
 from benchmarks.studies.gao_table1 import ALONE, AS_SILOS, CORPORA, FALLING, Arm, arms, compared, page
 from fedray import experiment
 
@@ -30,6 +31,19 @@ def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
             assert loaded.cohort.size == (None if chosen.speech else size)
         if config.startswith("scratch"):
             assert settings.pretrain.steps == 0
+
+
+@pytest.mark.parametrize("arm", gao_plateau.ARMS)
+def test_every_arm_starts_from_the_plateau(arm: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = []
+    monkeypatch.setattr(gao_plateau, "played", lambda *given: seen.append(given))
+    gao_plateau.play(arm, None if arm == gao_plateau.CONTROL else 0.1, 0, 40, tmp_path)
+    ((corpus, (config, overrides, _), seed, extra, _),) = seen
+    given = [*corpus.of_seed(seed), *overrides, *extra]
+    loaded, source = experiment.load(corpus.config(config), given)
+    experiment.check_setup(loaded, source)
+    assert loaded.algorithm.settings.pretrain.steps == gao_plateau.STEPS and corpus.length(gao_plateau.ARMS[arm]) == 40
+    assert {one for pair in gao_plateau.compared() for one in pair} == set(gao_plateau.ARMS)
 
 
 @pytest.mark.parametrize(("corpus", "a_client", "utterances"), [("embedded", 11.6, 4640), ("digits", 12, 1440)])
@@ -83,11 +97,12 @@ def test_the_tables() -> None:
     pairs = compared()
     assert {arm for pair in pairs for arm in pair} <= set(arms())
     worse, better = pairs[0]
-    text = page({worse: [result(3)] * 2, better: [result(2)] * 2}, {worse: 10, better: 7})
+    text = page({worse: [result(3)] * 2, better: [result(2)] * 2}, {worse: 10, better: 7}, pairs)
     assert f"| {better} | 20.0 [20.0, 20.0] | 40.0 [40.0, 40.0] | -20.0 points [-20.0, -20.0] | 7.5 of 10 |" in text
     assert f"| {worse} | {better} | -10.0 points [-10.0, -10.0] |" in text
     elsewhere = result(2) | {"seed": 1, "before": result(2)["best"]}
-    text = page({worse: [result(3), result(3) | {"seed": 1}], better: [result(2), elsewhere]}, {worse: 10, better: 7})
+    found = {worse: [result(3), result(3) | {"seed": 1}], better: [result(2), elsewhere]}
+    text = page(found, {worse: 10, better: 7}, pairs)
     assert text.endswith("-10.0 points [-10.0, -10.0] | 0 |"), "seed 1 had another start there"
 
 

@@ -13,8 +13,8 @@ speech on which none of these settings was chosen. A seed is a split of the six 
 "speaker" is one of 60 shares of their takes. Test has the same three people, and intervals are over its recordings,
 which strings share. Arabic commands are single words by 24 people; a seed draws the six in test and the six who are
 clients, too few for silos. Each client is in every round, as with speechocean. All three sets need FEDRAY_SPEECH.
-`--set` overrides the configurations of all arms; other `--rounds` and a longer `--warm-up` have their own page. The
-same command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
+`--set` overrides the configurations of all arms; other `--rounds` have a page of their own. The same command resumes
+the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -202,6 +202,7 @@ def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -
     return {
         "seed": seed,
         "round": results["best"]["round"],
+        "dev": results["best"]["dev/wer"],
         "before": study.packed(before),
         "best": study.packed(best),
         "cohort": mean(row["clients/ok"] for row in rows),
@@ -210,8 +211,8 @@ def play(corpus: Corpus, arm: Arm, seed: int, extra: Sequence[str], out: Path) -
     }
 
 
-def page(found: study.Found, rounds: Mapping[str, int]) -> str:
-    """A row for each arm, and the changes between those that the paper orders. `rounds`: those of a run of each arm."""
+def page(found: study.Found, rounds: Mapping[str, int], pairs: Sequence[tuple[str, str]]) -> str:
+    """A row for each arm, and the changes between `pairs` of arms. `rounds`: those of a run of each arm."""
     rows = []
     for arm, runs in found.items():
         before, after = of(runs, "before"), of(runs, "best")
@@ -222,10 +223,10 @@ def page(found: study.Found, rounds: Mapping[str, int]) -> str:
         row["seconds a round"] = f"{mean(one['seconds'] for one in runs):.1f}"
         rows.append(row | {"seeds": ", ".join(str(one["seed"]) for one in runs)})
     text, orders = study.table(rows), []
-    for worse, better in compared():
-        pairs = study.from_one_start(found.get(worse, []), found.get(better, []))
-        if pairs:
-            before, after = zip(*pairs, strict=True)
+    for worse, better in pairs:
+        both = study.from_one_start(found.get(worse, []), found.get(better, []))
+        if both:
+            before, after = zip(*both, strict=True)
             row = {"from": worse, "to": better}
             row["change in WER"] = str(change(of(before, "best"), of(after, "best"), "points"))
             orders.append(row | {"seeds": ", ".join(str(one["seed"]) for one in before)})
@@ -235,11 +236,6 @@ def page(found: study.Found, rounds: Mapping[str, int]) -> str:
 def of(runs: Sequence[Mapping[str, Any]], model: str) -> list[dict[str, tuple[int, int]]]:
     """Each run's words and errors by speaker, of its `best` round or of the model `before`."""
     return [study.unpacked(run[model]) for run in runs]
-
-
-def without_scratch(arms: Mapping[str, Arm], warm_up: int | None) -> dict[str, Arm]:
-    """The arms of a study, with a `warm_up` without those that have none."""
-    return {name: arm for name, arm in arms.items() if warm_up is None or name not in SCRATCH.values()}
 
 
 def main() -> None:
@@ -254,23 +250,18 @@ def main() -> None:
         metavar="KEY=VALUE",
         help="overrides of all arms; of algorithm.client not for central AdamW",
     )
-    parser.add_argument("--warm-up", type=int, help="steps of the warm-up (default: as configured), not from scratch")
-    chosen = study.chosen(parser, lambda options: without_scratch(CORPORA[options.corpus].arms(), options.warm_up))
+    chosen = study.chosen(parser, lambda options: CORPORA[options.corpus].arms())
     corpus, title = CORPORA[chosen.corpus], chosen.corpus
-    known = without_scratch(corpus.arms(), chosen.warm_up)
+    known = corpus.arms()
     if chosen.rounds is not None:
         corpus, title = replace(corpus, rounds=chosen.rounds), f"{title}_{chosen.rounds}"
-    warm_up = [] if chosen.warm_up is None else [f"algorithm.pretrain.steps={chosen.warm_up}"]
-    if warm_up:
-        title = f"{title}_warm-up-{chosen.warm_up}"
     chosen.seeds = chosen.seeds or [*range(len(SERVERS) if corpus.digits else 5)]
     given = [one for one in chosen.set if not one.startswith("engine.")]
-    overrides = [*given, *warm_up]
-    before = study.page_before(f"gao_table1_{title}", overrides=overrides).get("found", {})
+    before = study.page_before(f"gao_table1_{title}", overrides=given).get("found", {})
     found = study.gathered(
         before, known, chosen,
         lambda name, seed: chosen.runs / title / name.replace(", ", "-").replace(" ", "-") / f"seed-{seed}",
-        lambda name, seed, out: play(corpus, known[name], seed, [*chosen.set, *warm_up], out),
+        lambda name, seed, out: play(corpus, known[name], seed, chosen.set, out),
     )  # fmt: skip
     length = f" over {corpus.rounds} rounds" if corpus.rounds else ""
     text = f"# Gao et al., table 1: {chosen.corpus}{length}\n\nTest WER in percent of the best round by dev, "
@@ -279,8 +270,8 @@ def main() -> None:
     text += 'Rows that differ in "before" started\nfrom different models; changes between arms leave such runs out.'
     if corpus.digits:
         text += ' A "speaker" is one of 60 shares of three people\'s\ntakes; test has the same three people.'
-    text += f"\n\n{page(found, {name: corpus.length(known[name]) for name in found})}"
-    numbers = {"overrides": overrides, "found": found}
+    text += f"\n\n{page(found, {name: corpus.length(known[name]) for name in found}, compared())}"
+    numbers = {"overrides": given, "found": found}
     command = study.command(parser, chosen, set=given, arms=study.on_page(known, found))
     study.write(f"gao_table1_{title}", text, numbers, command, study.seeds(found))
     print(text)
