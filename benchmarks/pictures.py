@@ -36,7 +36,7 @@ def dots(panels: Mapping[str, Panel], axis: str, path: Path, line: float | None 
                 axes.axvline(line, color="black", linewidth=0.8, zorder=0)
         for axes in places[len(panels) :]:
             axes.remove()
-        figure.savefig(path, dpi=130)
+        figure.savefig(path, dpi=130, bbox_inches="tight")
 
 
 def _panel(axes: Axes, panel: Panel) -> None:
@@ -49,7 +49,8 @@ def _panel(axes: Axes, panel: Panel) -> None:
         axes.errorbar(means, [at for at, _ in found], xerr=ends, fmt="o", color=colour, label=name, markersize=4)
     axes.set_yticks(range(len(panel)), list(panel))
     axes.set_ylim(len(panel) - 0.5, -0.5)
-    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3)
+    below = -0.6 / (0.6 + 0.42 * len(panel))  # of the panel's height: under the name of the axis
+    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, below), ncols=3)
 
 
 def squares(

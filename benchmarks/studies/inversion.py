@@ -219,11 +219,14 @@ def main() -> None:
 FedAvg, {chosen.rounds} rounds, with Whisper's encoder {chosen.rounds // FEWER}; then clients train on one or four
 utterances, from the first model (random weights, or the checkpoint's) and from the last, with the score of its best
 round. An attacker who knows the model, the texts and the lengths reconstructs the log-mels from what they send.
-*Likeness*: the highest correlation with the true log-mels over all shifts in time, each bin without its mean: mean over
-seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals over clients; *to others*: with other
-utterances of the same label or text, or with all where there is none. *Recognised*: no other utterance under attack is
-as similar as the true one. *Cosine*: of the reconstruction's gradient and the update, in the mean over tensors. The
-attacker does not look for dropout's masks.
+
+- *Likeness*: the highest correlation with the true log-mels over all shifts in time, each bin without its mean: mean
+  over seeds, and in brackets the lowest and the highest end of the seeds' 95 % intervals over clients.
+- *To others*: with other utterances of the same label or text, or with all where there is none.
+- *Recognised*: no other utterance under attack is as similar as the true one.
+- *Cosine*: of the reconstruction's gradient and the update, in the mean over tensors.
+
+The attacker does not look for dropout's masks, and an update with error feedback is not a gradient alone.
 
 ![Likeness by update and model](inversion.png)"""
     ]
