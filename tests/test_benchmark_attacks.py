@@ -64,7 +64,7 @@ def test_an_attacker_chooses_by_dev_of_the_first_seed() -> None:
         return run(5, dev=devs[arm.rpartition(", ")[2]]) | {"seed": seed}
 
     arms = [arm_of(MEAN), *(arm for arm in ARMS if arm.startswith(f"{MEAN}, 30 %") and arm.rpartition(", ")[2] in devs)]
-    found = attacks.played({}, list(ARMS), argparse.Namespace(arms=arms, seeds=[1], runs=Path("nowhere")), play)
+    found = attacks.played({}, ARMS, argparse.Namespace(arms=arms, seeds=[1], runs=Path("nowhere")), play)
     assert played[: len(arms)] == [(arm, 0) for arm in arms]
     assert played[len(arms) :] == [(f"{MEAN}, {one}", 1) for one in (NOBODY, "30 %, noise 2", "30 %, min-max 1")]
     assert {arm: len(runs) for arm, runs in found.items()} == {arm: 2 if (arm, 1) in played else 1 for arm in arms}
@@ -90,7 +90,7 @@ def test_a_table_has_what_has_run_completely() -> None:
 
 
 def test_the_recogniser_has_fewer_arms() -> None:
-    assert attack_arms.arms(attack_arms.KEYWORDS) == list(ARMS)
+    assert attack_arms.arms(attack_arms.KEYWORDS) == ARMS
     found = attack_arms.arms(attack_arms.RECOGNISER)
     assert len(found) == 7 + 2 * 7 * (3 * 2 + 1)
     assert {attack_arms.ALONE, "LPA"}.isdisjoint(arm.partition(", ")[0] for arm in found)

@@ -91,18 +91,19 @@ def arm_of(defence: str, attack: str = NOBODY, share: float = 0.0, strength: int
     return f"{defence}, {NOBODY}" if attack == NOBODY else f"{defence}, {100 * share:g} %, {attack} {strength + 1}"
 
 
-# Arm -> the attack's section. First come the runs without attackers, then a larger share before a smaller one.
-ARMS = {arm_of(defence): "none" for defence in SETTINGS} | {
-    arm_of(defence, attack, share, strength): f"{section}, share: {share:g}}}"
-    for share, attack, defence in product(sorted(SHARES, reverse=True), ATTACKS, DEFENCES)
-    for strength, section in enumerate(ATTACKS[attack])
-}
+def arms(task: Task) -> dict[str, str]:
+    """Arm -> the attack's section. First come the runs without attackers, then a larger share before a smaller one."""
+    settings, defences, attacks = (
+        [one for one in each if one not in task.without] for each in (SETTINGS, DEFENCES, ATTACKS)
+    )
+    return {arm_of(defence): "none" for defence in settings} | {
+        arm_of(defence, attack, share, strength): f"{section}, share: {share:g}}}"
+        for share, attack, defence in product(sorted(SHARES, reverse=True), attacks, defences)
+        for strength, section in enumerate(ATTACKS[attack])
+    }
 
 
-def arms(task: Task) -> list[str]:
-    """The arms of a task."""
-    names = {arm: (arm.partition(", ")[0], arm.rpartition(", ")[2].rstrip(" 12")) for arm in ARMS}
-    return [arm for arm, (defence, attack) in names.items() if not {defence, attack} & {*task.without}]
+ARMS = arms(KEYWORDS)  # all of them
 
 
 def play(arm: str, lr: float, seed: int, task: Task) -> Run:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -96,7 +96,7 @@ def strongest(found: study.Found, defence: str, attack: str, share: float) -> st
 
 
 def played(
-    before: study.Found, every: Sequence[str], chosen: argparse.Namespace, play: Callable[[str, int, Path], Run]
+    before: study.Found, every: Collection[str], chosen: argparse.Namespace, play: Callable[[str, int, Path], Run]
 ) -> dict[str, list[Run]]:
     """The runs of the arms `every`: all strengths with seed FIRST and the share CHOOSING, and the strongest besides."""
     place, first = study.place(chosen.runs), argparse.Namespace(arms=chosen.arms, seeds=[FIRST])

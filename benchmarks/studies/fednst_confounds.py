@@ -116,7 +116,7 @@ def place_of(arm: str, seed: int, lr: float | None, chosen: argparse.Namespace) 
 
 def train(arm: str, seed: int, lr: float | None, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """The results of a run."""
-    if ARMS[arm].given[:3] == MORE and not (file := text_of(seed, chosen)).exists():
+    if "data.text=TEXT" in ARMS[arm].given and not (file := text_of(seed, chosen)).exists():
         transcripts(study.ROOT / CONFIG, [f"data.seed={seed}"], file)
     return study.run(CONFIG, overrides(arm, seed, lr, chosen), place)
 
