@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 import fedray
 from fedray.core.seeds import seed_all
@@ -54,6 +59,24 @@ def same_on_more_actors_and_resumed(given: Mapping[str, Any], straight: Path, ou
     cut_short(out, rounds)
     fedray.resume(out, ["engine.actors=1"])
     same(out, straight, rounds)
+
+
+def an_actor_dies(folder: Path) -> list[int]:
+    """Kill a client actor of this process once the run in the folder has a round. Its PID is in the list afterwards."""
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not killed:
+            if folder.exists() and RunFolder(folder).rows("metrics.jsonl"):
+                for process in psutil.Process().children(recursive=True):
+                    with contextlib.suppress(psutil.Error):  # the process may have ended meanwhile
+                        if not killed and "ClientActor" in " ".join(process.cmdline()):
+                            process.kill()
+                            killed.append(process.pid)
+            time.sleep(0.02)
+
+    threading.Thread(target=kill, daemon=True).start()
+    return killed
 
 
 def first_round(assignment: Assignment) -> tuple[dict[str, Vector], Vector, Vector]:

@@ -6,23 +6,19 @@ resumed, and with clients side by side.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import shutil
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import fedray
 from fedray.runs.folder import RunFolder
 from fedray.storage.cache import file_hash
 from tests.algorithms.test_encoder_algorithms import write_corpus
-from tests.engine.runs import cut_short, same
+from tests.engine.runs import an_actor_dies, cut_short, same
 
 transformers = pytest.importorskip("transformers")
 from tests.encoders import write_encoder, write_vocabulary  # noqa: E402 - it needs transformers
@@ -132,19 +128,8 @@ def test_three_actors_of_which_one_is_killed(
 ) -> None:
     given: Any = overrides("fedlora/encoder", corpus, checkpoints, 1, "rounds=3")
     straight = fedray.run("fedlora/encoder", given, out=tmp_path / "straight").folder
-    folder, killed = tmp_path / "run", list[int]()
-
-    def kill() -> None:
-        while not killed:
-            if folder.exists() and RunFolder(folder).rows("metrics.jsonl"):
-                for process in psutil.Process().children(recursive=True):
-                    with contextlib.suppress(psutil.Error):  # the process may have ended meanwhile
-                        if not killed and "ClientActor" in " ".join(process.cmdline()):
-                            process.kill()
-                            killed.append(process.pid)
-            time.sleep(0.02)
-
-    threading.Thread(target=kill, daemon=True).start()
+    folder = tmp_path / "run"
+    killed = an_actor_dies(folder)
     fedray.run("fedlora/encoder", [*given, "engine.actors=3"], out=folder)
     assert killed
     same(folder, straight, 3)

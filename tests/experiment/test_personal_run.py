@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 import fedray
@@ -23,7 +19,7 @@ from fedray.runs.folder import RunFolder
 from fedray.storage import serialize
 from fedray.training.personal import PART
 from tests import keywords
-from tests.engine.runs import rows, same, same_on_more_actors_and_resumed
+from tests.engine.runs import an_actor_dies, rows, same, same_on_more_actors_and_resumed
 
 pytestmark = pytest.mark.usefixtures("in_process")
 ROUNDS = 3
@@ -127,19 +123,8 @@ def test_without_personal_scores_it_is_refused(clips: Path) -> None:
 
 @pytest.mark.long
 def test_a_killed_actor_changes_no_bit(straight: fedray.Result, clips: Path, tmp_path: Path, on_ray: None) -> None:
-    folder, killed = tmp_path / "run", list[int]()
-
-    def kill() -> None:
-        while not killed:
-            if folder.exists() and RunFolder(folder).rows("metrics.jsonl"):
-                for process in psutil.Process().children(recursive=True):
-                    with contextlib.suppress(psutil.Error):  # the process may have ended meanwhile
-                        if not killed and "ClientActor" in " ".join(process.cmdline()):
-                            process.kill()
-                            killed.append(process.pid)
-            time.sleep(0.02)
-
-    threading.Thread(target=kill, daemon=True).start()
+    folder = tmp_path / "run"
+    killed = an_actor_dies(folder)
     fedray.run(settings(clips, actors=2), out=folder)
     assert killed
     same(folder, straight.folder, ROUNDS)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import fedray
-from fedray.runs.folder import RunFolder
 from tests import speech
-from tests.engine.runs import cut_short, rows, same
+from tests.engine.runs import an_actor_dies, cut_short, rows, same
 
 pytestmark = [pytest.mark.usefixtures("in_process"), pytest.mark.long]
 
@@ -36,19 +31,8 @@ def straight(corpus: Path, tmp_path_factory: pytest.TempPathFactory, in_process:
 def test_two_actors_of_which_one_is_killed_give_the_same_bits(
     straight: Path, corpus: Path, tmp_path: Path, on_ray: None
 ) -> None:
-    folder, killed = tmp_path / "run", list[int]()
-
-    def kill() -> None:
-        while not killed:
-            if folder.exists() and RunFolder(folder).rows("metrics.jsonl"):
-                for process in psutil.Process().children(recursive=True):
-                    with contextlib.suppress(psutil.Error):  # the process may have ended meanwhile
-                        if not killed and "ClientActor" in " ".join(process.cmdline()):
-                            process.kill()
-                            killed.append(process.pid)
-            time.sleep(0.02)
-
-    threading.Thread(target=kill, daemon=True).start()
+    folder = tmp_path / "run"
+    killed = an_actor_dies(folder)
     fedray.run(settings(corpus, 2), out=folder)
     assert killed
     same(folder, straight, 3)
