@@ -3,9 +3,9 @@
     python -m benchmarks.studies.whisper_groups [--arms FedLoRA FedAvg] [--seeds 0 1 2] [--rounds 15] [--actors 1]
 
 Needs FEDRAY_SPEECH, the folder that holds speechocean/ and whisper-tiny.en/. A client is a third, drawn at random, of
-the speakers of one age group and gender: eight speakers to train on, two for dev, five for test. Two thirds of each
+the speakers of one age group and gender: five speakers to train on, two for dev, five for test. Two thirds of each
 group train, and one joins when training is over: eight and four clients. Utterances last at most five seconds, and
-Whisper hears windows of five seconds; layers compute in bfloat16. All methods start from the checkpoint (P-S2T). Each
+Whisper hears windows of five seconds. All methods start from the checkpoint (P-S2T). Each
 takes the rate whose WER on dev is lowest after TUNED rounds of seed TUNING, of rates that are tried until the best has
 a worse neighbour on both sides. A run stops when dev has not improved for PATIENCE rounds. Then each client decodes its
 test by the decoder alone, greedily, without and with its memory. Writes benchmarks/results/whisper_groups.md and .json.
@@ -31,7 +31,7 @@ from fedray.data.text.scoring import SCORING
 from fedray.report.bootstrap import Counts
 
 LONGEST = 5.0  # seconds of an utterance, and of Whisper's window
-PARTS = {"train": 8, "dev": 2, "test": 5}  # speakers of a client
+PARTS = {"train": 5, "dev": 2, "test": 5}  # speakers of a client
 THIRDS = {"clients": (0, 1), "joining": (2,)}  # of the speakers of a group
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
 WHOLE = f"{SERVER}, windows of 30 s"
@@ -93,7 +93,7 @@ def common(seed: int, runs: Path, file: str = "clients", seconds: float | None =
 
 def train(method: str, rate: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
     """The results of the training of a method at a rate."""
-    client = {"lr": rate, "warmup": 30, "batch": 8, "epochs": 1, "clip": 1.0, "precision": "bf16"}
+    client = {"lr": rate, "warmup": 30, "batch": 8, "epochs": 1, "clip": 1.0}
     settings = [f"algorithm.client={json.dumps(client)}", f"rounds={rounds}", "evaluation.every=1"]
     settings += [f"evaluation.patience={PATIENCE}", "engine.vectorise=never", f"engine.actors={chosen.actors}"]
     folder = [f"model.folder={study.speech('whisper-tiny.en')}"]
