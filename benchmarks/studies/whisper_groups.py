@@ -5,11 +5,12 @@
 Needs FEDRAY_SPEECH, the folder that holds speechocean/ and whisper-tiny.en/. A client is a third, drawn at random, of
 the speakers of one age group and gender: five speakers to train on, two for dev, five for test. Two thirds of each
 group train, and one joins when training is over: eight and four clients. Utterances last at most five seconds, and
-Whisper hears windows of five seconds. All methods start from the checkpoint (P-S2T). Each
-takes the rate whose WER on dev is lowest after TUNED rounds of seed TUNING, of rates that are tried until the best has
-a worse neighbour on both sides. A run stops when dev has not improved for PATIENCE rounds. Then each client decodes its
-test by the decoder alone, greedily, without and with its memory. Writes benchmarks/results/whisper_groups.md and .json.
-The same command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
+Whisper hears windows of five seconds; the checkpoint from which all methods start (P-S2T) is scored in windows of 30 s,
+because it repeats itself in shorter ones. Each takes the rate whose WER on dev is lowest after TUNED rounds of seed
+TUNING, of rates that are tried until the best has a worse neighbour on both sides. A run stops when dev has not
+improved for PATIENCE rounds. Then each client decodes its test by the decoder alone, greedily, without and with its
+memory. Writes benchmarks/results/whisper_groups.md and .json. The same command resumes the study: it keeps finished
+runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -34,10 +35,8 @@ LONGEST = 5.0  # seconds of an utterance, and of Whisper's window
 PARTS = {"train": 5, "dev": 2, "test": 5}  # speakers of a client
 THIRDS = {"clients": (0, 1), "joining": (2,)}  # of the speakers of a group
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
-WHOLE = f"{SERVER}, windows of 30 s"
 METHODS: dict[str, list[str] | None] = {
     SERVER: None,
-    WHOLE: None,
     "C-S2T full": ["algorithm.lora.rank=0", *CENTRAL],
     "FedAvg": ["algorithm.lora.rank=0"],
     "C-S2T LoRA": CENTRAL,
@@ -57,8 +56,8 @@ ABOUT = f"""Test WER in percent for each client, without and with its memory. Cl
 on dev. Avg is the plain mean over clients, mean ± SD over seeds; pooled is the score of all clients' utterances
 together, with its 95 % interval over speakers. Transcripts have no case and no punctuation, which Whisper writes: texts
 *as they are* count both as errors, texts *without format* are compared by Whisper's rules for English
-(`whisper_english`). In windows of five seconds Whisper repeats itself before it is tuned: P-S2T is also decoded in
-windows of 30 s. A run stops when dev has not improved for {PATIENCE} rounds."""
+(`whisper_english`). Whisper hears windows of {LONGEST:g} seconds, P-S2T of 30. A run stops when dev has not improved
+for {PATIENCE} rounds."""
 MEMORY = {"kind": "fedmem", "k": [4, 8, 16], "share": [0.1, 0.3, 0.5, 0.7, 0.9], "temperature": [10, 50, 100, 200]}
 
 
@@ -127,7 +126,8 @@ def play(method: str, seed: int, place: Path, chosen: argparse.Namespace, tuned:
         found |= {"dev": [row["dev/wer"] for row in rows], "seconds": sum(row["time/round_s"] for row in rows)}
     for file in THIRDS:
         settings = [f"algorithm={json.dumps(MEMORY)}", "evaluation.personal_predictions=true", f"model.folder={folder}"]
-        shared = common(seed, chosen.runs, file, None if method == WHOLE else LONGEST)
+        settings.append(f"engine.actors={chosen.actors}")
+        shared = common(seed, chosen.runs, file, None if method == SERVER else LONGEST)
         study.run("configs/fedmem/whisper_small.yaml", [*shared, *settings], place / file)
         for title, rule in RULES.items():
             counts = counts_of(place / file, "wer", SCORING[rule])
