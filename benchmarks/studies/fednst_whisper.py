@@ -3,8 +3,8 @@
     python -m benchmarks.studies.fednst_whisper [--arms FedNST SFL] [--seeds 0 1 2] [--rounds 20] [--actors 1]
 
 Needs FEDRAY_SPEECH, the folder that holds speechocean/ and whisper-tiny.en/. Of the speakers, drawn at random, 60 are
-the server's, with transcripts, 80 are clients, 12 dev and the others test. Utterances last at most five seconds, and
-Whisper hears windows of five seconds. The server's speech tunes the checkpoint to the seed model, from which every arm
+the server's, with transcripts, 80 are clients, 12 dev and the others test. Utterances last at most 3.5 seconds, and
+Whisper hears windows of 3.5 seconds. The server's speech tunes the checkpoint to the seed model, from which every arm
 starts; a round has 16 clients. Texts are decoded greedily. Each arm takes the rate whose WER on dev is lowest after
 TUNED rounds of seed TUNING, of rates that are tried until the best has a worse neighbour on both sides. Writes
 benchmarks/results/fednst_whisper.md and .json. The same command resumes the study: it keeps finished runs, and takes
@@ -26,7 +26,7 @@ from fedray.data.text.error_rates import edit_counts
 from fedray.data.text.scoring import SCORING
 from fedray.report.bootstrap import Counts, rate, recovered
 
-LONGEST = 5.0  # seconds of an utterance, and of Whisper's window
+LONGEST = 3.5  # seconds of an utterance, and of Whisper's window
 SERVER, CLIENTS, DEV, COHORT = 60, 80, 12, 16  # speakers
 RATES = {True: (1e-6, 3e-6, 1e-5, 3e-5, 1e-4), False: (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)}  # central by AdamW, or SGD
 TUNING, TUNED = 0, 3

@@ -4,8 +4,8 @@
 
 Needs FEDRAY_SPEECH, the folder that holds speechocean/ and whisper-tiny.en/. A client is a third, drawn at random, of
 the speakers of one age group and gender: five speakers to train on, two for dev, five for test. Two thirds of each
-group train, and one joins when training is over: eight and four clients. Utterances last at most five seconds, and
-Whisper hears windows of five seconds; the checkpoint from which all methods start (P-S2T) is scored in windows of 30 s,
+group train, and one joins when training is over: eight and four clients. Utterances last at most 3.5 seconds, and
+Whisper hears windows of 3.5 seconds; the checkpoint from which all methods start (P-S2T) is scored in windows of 30 s,
 because it repeats itself in shorter ones. Each takes the rate whose WER on dev is lowest after TUNED rounds of seed
 TUNING, of rates that are tried until the best has a worse neighbour on both sides. A run stops when dev has not
 improved for PATIENCE rounds. Then each client decodes its test by the decoder alone, greedily, without and with its
@@ -31,7 +31,7 @@ from benchmarks.studies.fedlora_page import SERVER, counts_of, packed, page, tra
 from fedray.data.text.scoring import SCORING
 from fedray.report.bootstrap import Counts
 
-LONGEST = 5.0  # seconds of an utterance, and of Whisper's window
+LONGEST = 3.5  # seconds of an utterance, and of Whisper's window
 PARTS = {"train": 5, "dev": 2, "test": 5}  # speakers of a client
 THIRDS = {"clients": (0, 1), "joining": (2,)}  # of the speakers of a group
 CENTRAL = ["data.clients={by: iid, count: 1}", "engine.lanes=1"]
