@@ -69,7 +69,8 @@ def squares(
             axes.imshow(good, cmap="RdYlGn", vmin=0, vmax=100, aspect="auto")
             for (row, column), value in np.ndenumerate(shown):
                 if not np.isnan(value):
-                    axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8)
+                    ink = "white" if abs(good[row, column] - 50) > 40 else "black"  # the map is dark at both ends
+                    axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=8, color=ink)
             axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right")
             axes.set_yticks(range(len(table)), list(table))
             axes.set_title(title)

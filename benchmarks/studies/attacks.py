@@ -165,7 +165,8 @@ def draw(found: Mapping[float, Mapping[str, Mapping[str, Sequence[Run]]]], path:
         }
         for share, table in found.items()
     }
-    squares(panels, [NOBODY, *ATTACKS, SUCCESS], {SUCCESS}, path)
+    filled = {column for panel in panels.values() for row in panel.values() for column in row}
+    squares(panels, [column for column in (NOBODY, *ATTACKS, SUCCESS) if column in filled], {SUCCESS}, path)
 
 
 def points(before: Sequence[Run], after: Sequence[Run]) -> str:
