@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from fedray.report.canvas import COLOURS, STYLE
 
@@ -21,14 +23,16 @@ def dots(panels: Mapping[str, Panel], axis: str, path: Path, line: float | None 
 
     `axis`: what the scores are. `line`: a score to mark, such as chance.
     """
-    across, rows = min(2, len(panels)), max(len(panel) for panel in panels.values())
-    down = -(-len(panels) // across)
+    across, arms = min(2, len(panels)), [len(panel) for panel in panels.values()]
+    heights = [1.2 + 0.42 * max(arms[first : first + across]) for first in range(0, len(arms), across)]
+    series = dict.fromkeys(name for panel in panels.values() for scores in panel.values() for name in scores)
+    colours = dict(zip(series, cycle(COLOURS), strict=False))
     with matplotlib.rc_context(STYLE):
-        size = (1.5 + 4.5 * across, down * (1.6 + 0.42 * rows))
-        figure = Figure(figsize=size, layout="constrained")
-        places = figure.subplots(down, across, squeeze=False, sharex=True).ravel()
+        figure = Figure(figsize=(1.5 + 4.5 * across, sum(heights) + 0.4), layout="constrained")
+        ratios = {"height_ratios": heights}
+        places = figure.subplots(len(heights), across, squeeze=False, sharex=True, gridspec_kw=ratios).ravel()
         for axes, (title, panel) in zip(places, panels.items(), strict=False):
-            _panel(axes, panel)
+            _panel(axes, panel, colours)
             axes.set_title(title)
             axes.set_xlabel(axis)
             axes.tick_params(labelbottom=True)
@@ -36,21 +40,21 @@ def dots(panels: Mapping[str, Panel], axis: str, path: Path, line: float | None 
                 axes.axvline(line, color="black", linewidth=0.8, zorder=0)
         for axes in places[len(panels) :]:
             axes.remove()
+        marks = [Line2D([], [], marker="o", markersize=4, color=colour, label=name) for name, colour in colours.items()]
+        figure.legend(handles=marks, frameon=False, fontsize=8, loc="outside lower center", ncols=min(6, len(marks)))
         figure.savefig(path, dpi=130, bbox_inches="tight")
 
 
-def _panel(axes: Axes, panel: Panel) -> None:
-    series = list(dict.fromkeys(name for scores in panel.values() for name in scores))
-    for number, (name, colour) in enumerate(zip(series, COLOURS, strict=False)):
+def _panel(axes: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
+    series = [name for name in colours if any(name in scores for scores in panel.values())]
+    for number, name in enumerate(series):
         shift = 0.6 * ((number + 0.5) / len(series) - 0.5)  # of rows, so that intervals do not cover each other
         found = [(place + shift, scores[name]) for place, scores in enumerate(panel.values()) if name in scores]
         means = [mean for _, (mean, _, _) in found]
         ends = [[mean - low for _, (mean, low, _) in found], [high - mean for _, (mean, _, high) in found]]
-        axes.errorbar(means, [at for at, _ in found], xerr=ends, fmt="o", color=colour, label=name, markersize=4)
+        axes.errorbar(means, [at for at, _ in found], xerr=ends, fmt="o", color=colours[name], markersize=4)
     axes.set_yticks(range(len(panel)), list(panel))
     axes.set_ylim(len(panel) - 0.5, -0.5)
-    below = -0.6 / (0.6 + 0.42 * len(panel))  # of the panel's height: under the name of the axis
-    axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, below), ncols=3)
 
 
 def squares(
