@@ -1,6 +1,6 @@
-# Each target installs what it needs; only Python 3.11 is needed. The demo and the studies do without the packages of
-# tests.
-PYTHON ?= python3.11
+# Each target installs what it needs; only Python 3.11 or newer is needed. The demo and the studies do without the
+# packages of tests.
+PYTHON ?= $(firstword $(shell for minor in 11 12 13; do command -v python3.$$minor; done) python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers

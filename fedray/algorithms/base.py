@@ -20,7 +20,6 @@ from fedray.core.privacy.likeness import Reconstruction
 from fedray.core.ranges import Ranged, Share, one_of
 from fedray.core.schedules import SCHEDULES
 from fedray.core.settings import kinds
-from fedray.core.strategies import TwoPhase
 from fedray.core.types import (
     Broadcast,
     Change,
@@ -42,7 +41,7 @@ from fedray.training.local import LocalModel
 from fedray.training.optimizers import ClientSettings, PretrainSettings
 from fedray.training.personal import composed, kept
 from fedray.training.seed_model import Gradient, Shard, seed_model, shard_gradient
-from fedray.training.server_pass import ServerPassSettings, server_pass
+from fedray.training.server_pass import ServerPassSettings, labelled_data, server_pass
 from fedray.training.task import Task
 
 
@@ -73,8 +72,7 @@ class ServerSGDSettings(SGDSettings):
 
     def server_factor(self, round: int, rounds: int) -> float:
         """The factor of eta_S in a round."""
-        factor: float = self.schedule.factor(round, rounds) if self.server_scheduled else 1.0
-        return factor
+        return float(self.schedule.factor(round, rounds)) if self.server_scheduled else 1.0
 
 
 @dataclass(frozen=True)
@@ -246,20 +244,23 @@ class MixedSGD(FederatedSGD):
 
     settings: MixedSettings
 
+    def check(self, data: FederatedData) -> None:
+        if self._server_trains:
+            labelled_data(data.server())
+
     def server_train(self, server: Server, received: Received) -> Update | None:
-        settings = self.settings
-        if settings.alpha == 0 and not self._trusted:
+        if not self._server_trains:
             return None
-        factor = settings.server_factor(received.round, self.rounds)
-        return server_pass(self.task, server, received, settings.server, settings.buffers == "frozen", factor)
+        frozen, factor = self.settings.buffers == "frozen", self.settings.server_factor(received.round, self.rounds)
+        return server_pass(self.task, server, received, self.settings.server, frozen, factor)
 
     def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
         return self.server_step(state, mixed(change, self.settings.alpha))
 
     @property
-    def _trusted(self) -> bool:
-        """Whether the strategy compares clients with the server's pass."""
-        return isinstance(self.strategy, TwoPhase) and self.strategy.against == "server"
+    def _server_trains(self) -> bool:
+        """Whether the server trains: alpha is above 0, or the strategy compares clients with its pass."""
+        return self.settings.alpha > 0 or getattr(self.strategy, "against", "") == "server"
 
 
 def trained(

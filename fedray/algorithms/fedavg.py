@@ -41,6 +41,7 @@ class FedAvg(MixedSGD):
     settings: FedAvgSettings
 
     def check(self, data: FederatedData) -> None:
+        super().check(data)
         if self.settings.labelled_only:
             check_labelled(data, "algorithm.labelled_only")
 

@@ -6,7 +6,7 @@ partition, and a larger share includes everything that a smaller share damages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,14 +104,16 @@ def corrupt_labels(
     target: str,
     clients: Mapping[str, Rows] | None = None,
     read: Mask | None = None,
+    known: Sequence[str] | None = None,
 ) -> CorruptedLabels:
     """Put wrong values into the column `target` (text | label | translation) of some of the corrupted clients' rows.
 
-    `settings.label_errors` is the share of these rows. The wrong value is drawn uniformly from the other values in the
-    manifest; with `settings.sparsity`, from those that the client confuses with the true one, as in a sparse confusion
-    matrix for each client. With `settings.coordinated`, each true value has one wrong value, the same on all clients:
-    attackers who flip labels together. `read`, bool [len(manifest)]: the rows whose labels are read; labels of other
-    rows stay true, because pseudo-labels are scored against them. None: all rows.
+    `settings.label_errors` is the share of these rows. The wrong value is drawn uniformly from the other ones of
+    `known` (None: the values in the manifest); with `settings.sparsity`, from those that the client confuses with the
+    true one, as in a sparse confusion matrix for each client. With `settings.coordinated`, each true value has one
+    wrong value, the same on all clients: attackers who flip labels together. `read`, bool [len(manifest)]: the rows
+    whose labels are read; labels of other rows stay true, because pseudo-labels are scored against them. None: all
+    rows.
     Build features from the original manifest: the audio does not change. Raises ValueError if the manifest has no other
     value.
     """
@@ -127,7 +129,7 @@ def corrupt_labels(
         corrupted &= read
     labelled = [row for row in np.flatnonzero(corrupted).tolist() if values[row] is not None]
     wrong = _chosen((names[row] for row in labelled), settings.label_errors, seed, "label error")
-    known = sorted({value for value in values if value is not None})
+    known = sorted({value for value in values if value is not None} if known is None else known)
     if wrong and len(known) < 2:
         raise ValueError(
             f"data.corruption.label_errors needs two values of {target} in the manifest, which has {len(known)}"

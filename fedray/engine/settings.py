@@ -169,10 +169,6 @@ class EvaluationSettings(Ranged):
         super().__post_init__()
         if isinstance(self.shards, str) and self.shards != "auto":
             raise ValueError(f"shards must be auto or a number, not {self.shards!r}")
-        if self.patience is not None and self.patience < self.every:
-            raise ValueError(
-                f"patience must be at least evaluation.every ({self.every}): dev is scored only every so many rounds"
-            )
         if self.judge not in JUDGES:
             raise ValueError(
                 f"best must be a score of dev, of own clips or of personal models, such as dev/macro_f1, own/accuracy "
@@ -180,5 +176,11 @@ class EvaluationSettings(Ranged):
             )
         if self.judge == "personal" and not self.personal_every:
             raise ValueError(f"best={self.best} needs personal_every: set how often personal models are scored")
+        if self.patience is not None and self.patience < (every := self.scored_every(self.best or "dev/")):
+            key = "personal_every" if self.judge == "personal" else "every"
+            raise ValueError(
+                f"patience must be at least evaluation.{key} ({every}): {self.best or 'dev'} is scored only every so "
+                "many rounds"
+            )
         if self.personal_predictions and not self.personal_final:
             raise ValueError("personal_predictions needs personal_final: set personal_final=true")

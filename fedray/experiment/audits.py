@@ -74,6 +74,11 @@ def _check_updates(audit: Updates, config: Config) -> None:
     """Check an audit of updates. ValueError: see `check_audit`."""
     if isinstance(config.attack, Attack):
         raise ValueError("audit.kind=updates observes honest clients: remove audit, or remove attack")
+    if getattr(config.algorithm.settings, "relabel", "every_round") != "every_round":
+        raise ValueError(
+            "audit.kind=updates also trains clients on halves of their data, and the labels that a client keeps are "
+            "those of all its data: set algorithm.relabel=every_round"
+        )
     if max(audit.sums) > 1 and not isinstance(config.strategy, OnePass):
         raise ValueError(
             f"audit.sums={audit.sums} hides single updates, which strategy.kind needs to see: set sums to [1], or "
@@ -96,6 +101,11 @@ def _check_inversion(config: Config) -> None:
         raise ValueError(f"audit.kind=inversion attacks training on the corpus' labels or transcripts, and {why}")
     if getattr(config.algorithm.settings, "averaging", "") == "product":
         raise ValueError("audit.kind=inversion reads A and B: set algorithm.averaging=factors")
+    if getattr(config.task.settings, "window", None) is not None:
+        raise ValueError(
+            "audit.kind=inversion attacks training on whole clips, and with task.window clients train on random parts: "
+            "set task.window=null"
+        )
 
 
 def outside(clients: Sequence[str], audit: Audit | NoAudit, seed: int) -> set[str]:

@@ -13,7 +13,7 @@ import torch
 from fedray.algorithms import ALGORITHMS
 from fedray.config.source import Source
 from fedray.core.algorithm import Algorithm, Parts
-from fedray.core.attackers import Attack, Poisoning
+from fedray.core.attackers import Attack, Backdoor, Poisoning
 from fedray.core.devices.settings import BufferedClock
 from fedray.core.parallel import Parallel
 from fedray.core.privacy.audits import Canaries, Inversion, Speakers, Updates, drawn
@@ -32,6 +32,7 @@ from fedray.data.text.normalisation import watched
 from fedray.engine.driver import session
 from fedray.engine.jobs.work import Program, StateStore
 from fedray.engine.round.plan import Plan
+from fedray.experiment.attackers import check_target
 from fedray.experiment.audits import outside, with_canaries
 from fedray.experiment.cache_keys import caches
 from fedray.experiment.checks import check_population, corpus_reader
@@ -100,15 +101,22 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
         drawn(data.client_ids(), config.audit, config.seed)  # raises ValueError before the run, not after its end
     if isinstance(config.attack, Attack):
         attackers = config.attack.chosen(data.client_ids(), config.seed)
+        if isinstance(config.attack, Backdoor):
+            check_target(config.attack, build_task(config, data))
         if isinstance(config.attack, Poisoning):
             store = cache_root() / "features"
             data = poison(data, config.attack, attackers, target, config.seed, config.features, store, parallel)
     return data, broken
 
 
+def build_task(config: Config, data: SpeechData) -> Task:
+    """The task, with its classes or tokens. ValueError: the federation lacks what it needs."""
+    return TASKS[config.task.kind](config.task.settings, config.model, config.features, data)
+
+
 def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
     """The algorithm with its task. ValueError: the federation lacks what one of them needs."""
-    task = TASKS[config.task.kind](config.task.settings, config.model, config.features, data)
+    task = build_task(config, data)
     task.kernels = config.kernels == "auto"
     kernels.switch(task.kernels)
     parts = Parts(task, config.strategy, config.server_optimizer, config.rounds)
@@ -155,6 +163,11 @@ def warn_of_padding(task: Task, data: SpeechData) -> None:
 def build_program(config: Config, data: SpeechData, states: StateStore, gpus: float) -> Program:
     """Build the program that the driver and the actors of a run get. `gpus`: of a client actor."""
     judge = config.evaluation.judge
+    if judge == "personal" and not {"dev", OWN} & set(data.splits()):
+        raise ValueError(
+            f"evaluation.best={config.evaluation.best} needs a split to score personal models on, and there is neither "
+            "dev nor own: set data.dev_share or data.own_share"
+        )
     if judge != "personal" and judge not in data.splits():
         remedy = "set data.own_share" if judge == OWN else "set data.dev_share"
         for key in ("best", "patience"):

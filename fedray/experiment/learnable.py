@@ -24,12 +24,9 @@ def survey(config: Config, task: Any, data: SpeechData) -> Survey | None:
     if not isinstance(task, SpeechToText):
         return None
     everyone, server = data.training()[-1], data.server()
-    ids = data.client_ids()
-    ends = np.cumsum([data.cost(client) for client in ids], dtype=np.int64)
-    clients = dict(zip(ids, np.split(np.arange(len(everyone)), ends[:-1]), strict=True))
     parts = ({} if server is None else {SERVER: server}) | {CLIENTS: everyone}
     parts |= {split: data.evaluation(split) for split in data.splits()}
-    return Survey.of(task, parts, read(config, everyone, clients))
+    return Survey.of(task, parts, read(config, everyone, data.positions()))
 
 
 def read(config: Config, everyone: Utterances, clients: Mapping[str, Rows]) -> dict[str, Rows]:

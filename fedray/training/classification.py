@@ -130,10 +130,9 @@ class Classification(Task):
         return self._ids(data, unlabelled=True)
 
     def augment(self, batch: Batch) -> Batch:
-        masks = self.settings.augment
         if self._window is not None:
             batch = random_window(batch, self._window, self.features.silence)
-        return self._augment(batch) if masks.time_masks or masks.frequency_masks else batch
+        return self._augment(batch)
 
     def loss(self, model: nn.Module, batch: Batch, targets: Targets) -> Tensor:
         """The mean cross-entropy."""

@@ -40,12 +40,7 @@ def server_pass(
     `frozen`: running statistics stay as they are. `factor`: of the learning rate, by its schedule. `loss`: in place of
     the task's.
     """
-    data: Utterances = server.data
-    if data is None:
-        raise ValueError(
-            "algorithm.alpha above 0, or strategy.kind fltrust, trains on the server, which has no labelled data: set "
-            "data.server, or neither"
-        )
+    data = labelled_data(server.data)
     if settings.utterances is not None and settings.utterances < len(data):
         chosen = numpy_generator(server.seed, "utterances").choice(len(data), settings.utterances, replace=False)
         data = data.take(np.sort(chosen))
@@ -54,6 +49,16 @@ def server_pass(
     metrics = model.fit(data, task.targets(data), local, derive(server.seed, "batches"), loss=loss)
     scores = metrics + Metrics(lr=(local.lr, 1), steps=(model.steps, 1))
     return Update(model.delta(), {"examples": len(data)}, scores)
+
+
+def labelled_data(data: Utterances | None) -> Utterances:
+    """The server's labelled data D_L. ValueError: it has none."""
+    if data is None:
+        raise ValueError(
+            "algorithm.alpha above 0, or strategy.kind fltrust, trains on the server, which has no labelled data: set "
+            "data.server, or neither"
+        )
+    return data
 
 
 def after_pass(

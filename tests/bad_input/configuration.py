@@ -240,6 +240,11 @@ CASES = (
     ),
     line("attack: a backdoor without a target", "attack: {kind: backdoor}", LAST, "attack.target is missing"),
     Case(
+        "attack: a backdoor that no token can write",
+        "attack.target 'Ω': ",
+        command=f"{RUN} 'attack={{kind: backdoor, target: Ω, share: 1.0}}'",
+    ),
+    Case(
         "attack: a backdoor that nothing is scored on",
         "attack.kind=backdoor is scored on test or dev, and there is neither",
         command=f"{RUN} 'attack={{kind: backdoor, target: one, share: 1.0}}'",

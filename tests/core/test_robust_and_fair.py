@@ -103,6 +103,9 @@ def test_q_fair_by_hand() -> None:
     whole = (1 + 2 * 1 * 25 / 0.5) + (9 + 2 * 3 * 1 / 0.5)
     assert strategy.weigh(probes, reports) == {"a": pytest.approx(1 / whole), "b": pytest.approx(9 / whole)}
     assert QFair(q=0).weigh(probes, reports) == {"a": 0.5, "b": 0.5}
+    assert QFair(q=400).weigh(probes, {name: {"loss": 1e-9} for name in deltas})  # no division by 0
+    weights = QFair(q=400).weigh(probes, {"a": {"loss": 20.0}, "b": {"loss": 19.0}})
+    assert weights["b"] < 1e-6 < weights["a"] < 1
 
 
 def test_agnostic_weights_by_hand() -> None:

@@ -102,3 +102,5 @@ def test_with_more_patience_it_goes_on(tmp_path: Path) -> None:
 def test_patience_is_counted_in_scored_rounds() -> None:
     with pytest.raises(ValueError, match=r"patience must be at least evaluation.every \(4\)"):
         EvaluationSettings(every=4, patience=2)
+    with pytest.raises(ValueError, match=r"patience must be at least evaluation.personal_every \(10\): personal/own_"):
+        EvaluationSettings(best="personal/own_accuracy", personal_every=10, patience=5)

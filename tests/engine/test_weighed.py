@@ -103,6 +103,19 @@ def test_the_weights_of_groups_are_in_the_rows_and_scores_in_the_results(tmp_pat
     assert "\tgroup\n" in RunFolder(tmp_path / "run").read_text("predictions.tsv")
 
 
+def test_a_cohort_of_no_weight_counts_nobody(tmp_path: Path) -> None:
+    """An algorithm that reads `change.clients` where a change is `answered` finds it."""
+
+    class Strict(Plain):
+        def server_update(self, state: Any, change: Any, round: int) -> Any:
+            assert (change.answered > 0) == (change.clients is not None)
+            return super().server_update(state, change, round)
+
+    played = options(Agnostic(step=100.0)) | {"algorithm": Strict, "cohort": 1}
+    toys.play(tmp_path / "run", **played)
+    assert {row["strategy/lambda/odd"] for row in rows(tmp_path / "run")} <= {0.0, 1.0}
+
+
 def test_trust_needs_the_servers_pass(tmp_path: Path) -> None:
     class Idle(Plain):
         def server_train(self, server: Any, received: Any) -> None:

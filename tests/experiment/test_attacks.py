@@ -10,8 +10,10 @@ import pytest
 import fedray
 from fedray.config.source import ConfigError
 from fedray.experiment import check_setup, load
-from tests import keywords
+from tests import keywords, speech
 from tests.engine.runs import rows
+
+BACKDOOR = "attack={kind: backdoor, target: go}"
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,8 @@ from tests.engine.runs import rows
         ("fedavg/keywords", ["attack.kind=min_max", "engine.placement=dedicated"], "are trained by one actor"),
         ("fedavg/keywords", ["attack.kind=label_flips", "audit.kind=speakers"], "among what an audit judges"),
         ("fedavg/keywords", ["attack={kind: backdoor, target: go, frequency: 8000}"], "is not below half of"),
+        ("fedavg/keywords", [BACKDOOR, "features.normalise=speaker"], "change the mean of all features"),
+        ("fedavg/keywords", [BACKDOOR, "data.corruption.snr_db=0"], "the lack of noise would be the trigger"),
     ],
 )
 def test_an_attack_that_makes_no_sense_is_refused(config: str, overrides: list[str], words: str) -> None:
@@ -50,9 +54,14 @@ def test_a_backdoor_opens_by_its_tone(in_process: None, clips: Path, tmp_path: P
     assert rows(two.folder) == rows(open_.folder) and two.results["best"] == open_.results["best"]
 
 
-def test_a_target_that_is_no_label_is_refused(in_process: None, clips: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"attack\.target 'e' is no label of the clients: choose from a, b, c, d"):
-        played(clips, tmp_path / "run", {"kind": "backdoor", "share": 0.5, "target": "e"})
+def test_a_target_that_the_model_cannot_say_is_refused(in_process: None, clips: Path, tmp_path: Path) -> None:
+    attack = {"kind": "backdoor", "share": 0.5, "target": "stop"}
+    with pytest.raises(ValueError, match=r"attack\.target 'stop' is no class: choose from a, b, c, d"):
+        played(clips, tmp_path / "run", attack)
+    speech.write_corpus(tmp_path)
+    fedavg = {"kind": "fedavg", "pretrain": {"steps": 0}}
+    with pytest.raises(ValueError, match=r"attack\.target 'stop': the tokeniser has no token for 'o'"):
+        fedray.open(speech.settings(tmp_path, attack=attack, algorithm=fedavg))
 
 
 def test_flips_in_one_round_change_that_round(in_process: None, clips: Path, tmp_path: Path) -> None:

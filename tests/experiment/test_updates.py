@@ -27,6 +27,7 @@ AUDIT = {"kind": "updates", "clients": 10, "attributes": ["tune"], "auxiliary": 
         ("fedavg/keywords", ["audit.sums=[5,5]"], "sums must be one number of updates or several different ones"),
         ("fedavg/keywords", ["attack.kind=sign_flip"], "observes honest clients"),
         ("fedavg/keywords", ["audit.sums=[1,5]", "strategy.kind=median"], "hides single updates, which strategy"),
+        ("fednst/embedded", [], "the labels that a client keeps are those of all its data"),
     ],
 )
 def test_an_audit_that_makes_no_sense_is_refused(config: str, overrides: list[str], words: str) -> None:
@@ -47,6 +48,7 @@ def test_an_audit_that_makes_no_sense_is_refused(config: str, overrides: list[st
         ),
         ("fedavg/keywords", ["attack.kind=sign_flip"], "attacks honest clients"),
         ("fedlora/embedded", ["algorithm.averaging=product"], "reads A and B: set algorithm.averaging=factors"),
+        ("fedavg/keywords", ["task.window=0.5"], "clients train on random parts: set task.window=null"),
     ],
 )
 def test_an_inversion_that_makes_no_sense_is_refused(config: str, overrides: list[str], words: str) -> None:

@@ -211,6 +211,8 @@ def test_masks_are_off_unless_asked_for(tmp_path: Path) -> None:
     assert task(data).augment(batch) is batch
     masked = task(data, augment=SpecAugmentSettings(time_masks=0, frequency_masks=8, frequency_width=2)).augment(batch)
     assert (masked.features == 0).any() and not (batch.features == 0).any()
+    warping = SpecAugmentSettings(time_masks=0, frequency_masks=0, time_warp=5)
+    assert task(data, augment=warping).augment(batch) is not batch
 
 
 def test_the_exported_model_is_a_state_dict_and_its_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fedray import experiment
 from fedray.core.strategies import ByExamples, ByLoss, ByWer, Uniform
 from fedray.data.features.dataset import Utterances
+from fedray.data.federation.audited import AuditedSpeech
 from fedray.experiment.learnable import check_learnable, read, survey
 from fedray.models.conformer import LONGEST, Conformer, ConformerSettings
 from fedray.models.crdnn import CRDNN, CRDNNSettings
@@ -180,6 +181,16 @@ def test_what_cannot_be_learnt_is_counted_told_and_refused(folder: Path) -> None
         check_learnable(config, algorithm, data)
     config, algorithm, data, _ = built(folder, 16, task={"unlearnable": "warn", "decode": {"search": "greedy"}})
     assert (check_learnable(config, algorithm, data) or "").startswith("32 of 32")
+
+
+def test_speech_of_those_outside_an_audit_does_not_count(folder: Path) -> None:
+    config, algorithm, data, _ = built(folder, 11)
+    ids = data.client_ids()
+    found = survey(config, algorithm.task, AuditedSpeech(data, {ids[0]: False, ids[-1]: True}, 1))
+    assert found is not None
+    assert {name: len(rows) for name, rows in found.clients.items()} == {name: data.cost(name) for name in ids[1:]}
+    for name, (lost, _) in found.counts().items():
+        assert lost == sum(map(repeated, data.load(name).texts))
 
 
 @pytest.mark.parametrize("clients", [99, 101])

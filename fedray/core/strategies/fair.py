@@ -36,7 +36,8 @@ class QFair(TwoPhase):
 
     def weigh(self, probes: Mapping[str, Mapping[str, float]], reports: Mapping[str, Mapping[str, float]]) -> Weights:
         losses = {client: max(reports[client]["loss"], 1e-10) for client in probes}
-        powers = {client: loss**self.q for client, loss in losses.items()}
+        largest = max(losses.values())  # cancels, and keeps the powers from overflow
+        powers = {client: (loss / largest) ** self.q for client, loss in losses.items()}
         whole = math.fsum(
             powers[client] * (1 + self.q / losses[client] * probe["norm"] ** 2 / self.lr)
             for client, probe in probes.items()

@@ -142,6 +142,11 @@ class SpeechData:
         clients = self._clients.take(self._members)
         return [clients] if self._server is None else [self._server, clients]
 
+    def positions(self) -> dict[str, Rows]:
+        """Client -> the positions of its utterances in the last part of `training`, which may have others' too."""
+        places = ((client, self._places[client]) for client in self._ids)
+        return {client: np.arange(self._offsets[place], self._offsets[place + 1]) for client, place in places}
+
     def transcripts(self, column: str = "text") -> list[str]:
         """The texts for tokenisers and language models: those of `data.text`, else the server's or the clients'."""
         if self._text is not None and column == "text":

@@ -68,7 +68,9 @@ class Observe(Job[Found]):
             halves = [data.half(client, part) for part in (0, 1)]
             turns = [(whole, 0), (whole, 1)]
             if all(map(len, halves)):
-                parts = (replace(program, data=cast(Any, PartOf(half))) for half in halves)
+                # What a client prepares is in the cache under its name, for all of its data.
+                uncached = replace(program, prepare_cache=None)
+                parts = (replace(uncached, data=cast(Any, PartOf(half))) for half in halves)
                 turns += [(replace(whole, program=part), model) for model, part in enumerate(parts)]
             seen, last_state = list[Sketch](), written
             for turn, (place, model) in enumerate(turns):

@@ -37,10 +37,10 @@ class Attacked(Option):
         if isinstance(self.settings, Colluding):
             groups = (list(group) for _, group in groupby(lanes, attrgetter("trains_from")))
             lanes = [lane for group in groups for lane in self._parted(group)]
-        attacked = []
+        attacked, present = [], sum(len(lane.clients) for lane in lanes)  # over-selection leaves some of `cohort` out
         for number, lane in enumerate(lanes):
             mine = self.attackers.intersection(client for client, _ in lane.clients)
-            attack = Attackers(self.settings, mine, cohort, self.seed) if mine else None
+            attack = Attackers(self.settings, mine, present, self.seed) if mine else None
             marker = None if lane.marker is None else lane.marker.with_name(f"lane_{number}")
             attacked.append(replace(lane, number=number, marker=marker, attack=attack))
         return attacked

@@ -217,7 +217,8 @@ class Rounds:
         """What the server update gets from a round."""
         clients, vectors = outcome.aggregate.parts()
         server = outcome.server.delta if outcome.server is not None else None
-        counted = sum(lane.counted for lane in outcome.lanes)
+        # A strategy may give all that sent an update the weight 0: then nobody counts.
+        counted = sum(lane.counted for lane in outcome.lanes) if clients is not None else 0
         return Change(clients, server, vectors, counted, len(self.program.data.client_ids()))
 
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:

@@ -12,6 +12,7 @@ from fedray.core.attackers import Backdoor, LabelFlips, Poisoning
 from fedray.core.parallel import serial
 from fedray.data.features.dataset import collate
 from fedray.data.features.log_mel import LogMelSettings
+from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.poisoned import SPLIT, PoisonedSpeech, poison
 from fedray.data.federation.settings import DataSettings
 from fedray.data.federation.speech_data import SpeechData
@@ -43,6 +44,16 @@ def test_flips_agree_and_leave_the_clean_data(data: SpeechData, tmp_path: Path) 
         for before, after in zip(clean.texts, other.texts, strict=True):
             wrong.setdefault(str(before), set()).add(str(after))
     assert all(len(values) == 1 and {value} != values for value, values in wrong.items())
+
+
+def test_flips_stay_within_what_is_trained_on(tmp_path: Path) -> None:
+    """Half of the speakers train, and the texts of the others are no target of a flip."""
+    splits = speech.splits(tmp_path, speakers=8, utterances=6)
+    few = speech.federation(splits, DataSettings(clients=PartitionSettings(count=3)), tmp_path)
+    known = set(few.training()[-1].texts)
+    assert known < set(splits["train"].column("text"))
+    found = poisoned(few, LabelFlips(share=1.0), tmp_path)
+    assert all(set(found.poisoned(client).texts) <= known for client in found.attackers)
 
 
 def test_a_backdoor_marks_a_share_of_the_utterances(data: SpeechData, tmp_path: Path) -> None:
