@@ -31,7 +31,8 @@ SERVER, CLIENTS, DEV, COHORT = 60, 80, 12, 16  # speakers
 RATES = {True: (1e-6, 3e-6, 1e-5, 3e-5, 1e-4), False: (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)}  # central by AdamW, or SGD
 TUNING, TUNED = 0, 3
 RULES = {"as they are": "plain", "without format": "whisper_english"}
-ZERO, REFERENCE = "Whisper as it is, windows of 30 s", "SFL: federated, true labels"
+UNTUNED = 20.0  # seconds of the window of Whisper as it is: see whisper_groups.py
+ZERO, REFERENCE = f"Whisper as it is, windows of {UNTUNED:g} s", "SFL: federated, true labels"
 CENTRAL = {"data.clients": {"by": "pooled"}, "cohort.size": 1}
 ARMS: dict[str, dict[str, Any] | None] = {
     ZERO: None,
@@ -50,21 +51,23 @@ model has learnt the format from the server's {SERVER} speakers. No language mod
 
 
 def drawn(seed: int, folder: Path) -> Path:
-    """A folder with speech.tsv: the seed's speakers to train on, for dev and for test."""
+    """A folder with speech.tsv, the seed's speakers to train on, for dev and for test, and tuning.tsv, without test."""
     rows = speechocean.utterances(LONGEST)
     speakers = sorted({row["speaker"] for row in rows})
     random.Random(seed).shuffle(speakers)
     of = {name: "train" if at < SERVER + CLIENTS else "dev" for at, name in enumerate(speakers)}
     of |= dict.fromkeys(speakers[SERVER + CLIENTS + DEV :], "test")
-    speechocean.write(folder, "speech.tsv", [row | {"split": of[row["speaker"]]} for row in rows])
+    rows = [row | {"split": of[row["speaker"]]} for row in rows]
+    speechocean.write(folder, "speech.tsv", rows)
+    speechocean.write(folder, "tuning.tsv", [row for row in rows if row["split"] != "test"])
     return folder
 
 
-def common(seed: int, runs: Path, seconds: float | None = LONGEST) -> dict[str, Any]:
-    """The settings that all runs of a seed share. `seconds`: of Whisper's window; None: all 30."""
+def common(seed: int, runs: Path, file: str = "speech", seconds: float = LONGEST) -> dict[str, Any]:
+    """The settings that all runs of a seed share. `file`: of `drawn`. `seconds`: of Whisper's window."""
     columns = {"seconds_column": "seconds", "split_column": "split", "text_column": "transcript"}
     found = {"seed": seed, "data.seed": seed, "data.root": str(drawn(seed, runs / f"seed-{seed}" / "speech"))}
-    found |= {"data.options": {"train": ["speech.tsv"], "lower_case": True, **columns}}
+    found |= {"data.options": {"train": [f"{file}.tsv"], "lower_case": True, **columns}}
     found |= {"data.dev_share": None, "data.test_share": None, "data.server.share": SERVER / (SERVER + CLIENTS)}
     found |= {"model": {"kind": "whisper", "folder": str(study.speech("whisper-tiny.en")), "seconds": seconds}}
     found |= {"task.decode": {"search": "attention", "beam": 1, "ctc_weight": 0}}
@@ -92,9 +95,11 @@ def settings(arm: str, lr: float) -> dict[str, Any]:
     return {"algorithm": algorithm, **own}
 
 
-def train(arm: str, lr: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The results of a run."""
-    given = common(seed, chosen.runs) | {"rounds": rounds, "evaluation.every": 1} | settings(arm, lr)
+def train(
+    arm: str, lr: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace, file: str = "speech"
+) -> dict[str, Any]:
+    """The results of a run on a `file` of `drawn`."""
+    given = common(seed, chosen.runs, file) | {"rounds": rounds, "evaluation.every": 1} | settings(arm, lr)
     overrides = study.overrides(given)
     return study.run("configs/fedavg/encoder.yaml", [*overrides, f"engine.actors={chosen.actors}"], place)
 
@@ -102,7 +107,7 @@ def train(arm: str, lr: float, seed: int, rounds: int, place: Path, chosen: argp
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: dict[str, Any]) -> dict[str, Any]:
     """The seed model's and the best round's errors by speaker and rule of scoring, and the wrong labels' share."""
     if ARMS[arm] is None:
-        given = common(seed, chosen.runs, None) | {"rounds": 1, "cohort.size": 1}
+        given = common(seed, chosen.runs, seconds=UNTUNED) | {"rounds": 1, "cohort.size": 1}
         given |= {"algorithm": {"kind": "fedavg", "client": {"lr": 1e-9, "batch": 8}}}
         overrides = study.overrides(given)
         study.run("configs/fedavg/encoder.yaml", [*overrides, f"engine.actors={chosen.actors}"], place)
@@ -110,7 +115,7 @@ def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: di
 
     def score(lr: float) -> float:
         trial = chosen.runs / "tuning" / f"{study.folder_name(arm)}-{lr:g}"
-        return float(train(arm, lr, TUNING, TUNED, trial, chosen)["best"]["dev/wer"])
+        return float(train(arm, lr, TUNING, TUNED, trial, chosen, "tuning")["best"]["dev/wer"])
 
     tried = tuned[arm] = tune(RATES[central(arm)], slice(1, 4), score, min, tuned.get(arm))
     lr = best_of(tried, min)

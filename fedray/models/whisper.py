@@ -278,7 +278,12 @@ def prompt_words(settings: WhisperSettings) -> list[str]:
 
 
 def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
-    """The ids of the tokens that begin every text. ValueError names those that the tokeniser lacks."""
+    """The ids of the tokens that begin every text. ValueError: the checkpoint lacks them, or never begins with them."""
+    if settings.language is not None and read_object(folder / CONFIG, "vocab_size")["vocab_size"] == ENGLISH:
+        raise ValueError(
+            f"model.language={settings.language}: {folder} is a checkpoint for English alone, whose texts begin "
+            "without a language: set model.language=null"
+        )
     tokeniser = read_object(folder / "tokenizer.json", "added_tokens")
     known = {row["content"]: row["id"] for row in tokeniser["added_tokens"]}
     wanted = prompt_words(settings)

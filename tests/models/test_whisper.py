@@ -165,6 +165,15 @@ def test_what_is_missing_is_named(folder: Path, tokens: PretrainedTokeniser, tmp
         Whisper(WhisperSettings(str(folder)), 40, tokens.size)
 
 
+def test_a_checkpoint_for_english_takes_no_language(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "english")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 51864}), encoding="utf-8")
+    assert len(prompt(folder, WhisperSettings(language=None))) == 2
+    with pytest.raises(ValueError, match=r"for English alone, .*: set model.language=null"):
+        prompt(folder, WhisperSettings(language="en"))
+
+
 def test_damaged_files_are_named(tmp_path: Path, tokens: PretrainedTokeniser) -> None:
     folder = write_checkpoint(tmp_path / "checkpoint")
     whole = (folder / "tokenizer.json").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain, starmap
 from typing import Any
 
-from fedray.core.types import ServerState
+from fedray.core.types import Evaluation, ServerState
 from fedray.engine.lane import personal
 from fedray.engine.round.records import failure_rows, formula, summary
 from fedray.engine.round.rounds import Rounds
@@ -49,10 +49,14 @@ class Ending:
                 scores.add(row)
             return row
 
+        fixed = not (self.algorithm.sends_updates or self.algorithm.central)  # no round changes the model
+        kept: dict[str, Evaluation] = {}
+
         def predictions(title: str, round: int) -> Iterator[dict[str, Any]]:
             model = state(round)
             for split in self.splits:
-                scored = rounds.evaluate(model, round, [split], final=True)[split]
+                scored = kept.get(split) or rounds.evaluate(model, round, [split], final=True)[split]
+                kept.update({split: scored} if fixed else {})
                 results[title] |= dict(scored.metrics)
                 yield from (grouped({"model": title, "split": split, **row}) for row in scored.predictions)
 
