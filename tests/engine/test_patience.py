@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedray.core.metrics import Metrics
-from fedray.core.types import Evaluation, Received, RunError
+from fedray.core.types import NOTHING, Change, Client, Evaluation, Received, RunError, ServerState, Update
 from fedray.engine.settings import EvaluationSettings
 from fedray.runs.folder import RunFolder
 from tests.engine import toys
@@ -104,3 +105,31 @@ def test_patience_is_counted_in_scored_rounds() -> None:
         EvaluationSettings(every=4, patience=2)
     with pytest.raises(ValueError, match=r"patience must be at least evaluation.personal_every \(10\): personal/own_"):
         EvaluationSettings(best="personal/own_accuracy", personal_every=10, patience=5)
+
+
+class Silent(toys.Toy):
+    """Clients send nothing, and no round changes the model. Final scores are counted in a file."""
+
+    sends_updates = False
+
+    def client_update(self, client: Client, received: Received) -> Update:
+        return replace(super().client_update(client, received), delta=NOTHING)
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        return state
+
+    def evaluate(self, data: np.ndarray, received: Received, final: bool) -> Evaluation:
+        if final:
+            with (Path(self.settings.folder) / "finals").open("a") as file:
+                file.write("x")
+        return super().evaluate(data, received, final)
+
+
+def test_a_model_that_no_round_changes_is_scored_once(tmp_path: Path) -> None:
+    (tmp_path / "counted").mkdir()
+    settings = toys.ToySettings(folder=str(tmp_path / "counted"))
+    results = toys.play(tmp_path / "run", rounds=1, algorithm=Silent, settings=settings)
+    assert (tmp_path / "counted" / "finals").read_text() == "xxxxxx", "three shards of each split"
+    assert results["seed"]["test/distance"] == results["best"]["test/distance"]
+    models = {line.split("\t")[0] for line in RunFolder(tmp_path / "run").read_text("predictions.tsv").splitlines()}
+    assert {"seed", "best"} <= models

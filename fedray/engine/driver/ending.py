@@ -49,14 +49,14 @@ class Ending:
                 scores.add(row)
             return row
 
-        fixed = not (self.algorithm.sends_updates or self.algorithm.central)  # no round changes the model
-        kept: dict[str, Evaluation] = {}
+        kept: dict[str, Evaluation] = {}  # of the seed model, where clients send nothing: the best is the same
 
         def predictions(title: str, round: int) -> Iterator[dict[str, Any]]:
             model = state(round)
             for split in self.splits:
                 scored = kept.get(split) or rounds.evaluate(model, round, [split], final=True)[split]
-                kept.update({split: scored} if fixed else {})
+                if not self.algorithm.sends_updates:
+                    kept[split] = scored
                 results[title] |= dict(scored.metrics)
                 yield from (grouped({"model": title, "split": split, **row}) for row in scored.predictions)
 
