@@ -22,7 +22,7 @@ from fedray.data.corpora.skipping import skipping
 from fedray.data.features.dataset import collate
 from fedray.data.federation.audited import audited
 from fedray.data.federation.dealing import deal
-from fedray.data.federation.groups import read_groups
+from fedray.data.federation.groups import UNKNOWN, read_groups, speakers_of
 from fedray.data.federation.observed import observed, speaker_values
 from fedray.data.federation.poisoned import poison
 from fedray.data.federation.settings import DataSettings
@@ -86,9 +86,11 @@ def build_data(config: Config, source: Source, parallel: Parallel | None = None)
     rules: dict[str, None] = {}
     with watched(lambda by, before, after: rules.update({by.name: None})):
         splits = read_corpus(config.data, source, parallel)
+    groups = read_groups(config.data.groups, splits)
     splits, divided = with_canaries(splits, config, cache_root() / "corpora", parallel)
     data, broken = federate(splits, divided, config.features, cache_root() / "features", parallel, check, target)
-    data.rules, data.groups = list(rules), read_groups(config.data.groups, splits)
+    canaries = speakers_of(splits) - set(groups) if groups else ()
+    data.rules, data.groups = list(rules), groups | dict.fromkeys(sorted(canaries), UNKNOWN)
     if isinstance(config.audit, Canaries | Speakers):
         data = audited(data, config.audit, divided.seed)
         check(len(data.client_ids()))

@@ -13,7 +13,7 @@ from fedray.config.source import ConfigError
 from fedray.core.algorithm import Algorithm
 from fedray.experiment import check_setup, load, read_federation
 from fedray.runs.folder import RunFolder
-from tests import keywords
+from tests import keywords, speech
 
 PRIVATE = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=uniform", "cohort.sampling=poisson"]
 
@@ -74,6 +74,16 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def played(corpus: Path, out: Path, audit: dict[str, Any], **changes: Any) -> fedray.Result:
     settings = keywords.settings(corpus, audit=audit, rounds=2, **changes)
     return fedray.run(settings, out=out)
+
+
+def test_canaries_are_in_no_group(tmp_path: Path) -> None:
+    pytest.importorskip("espeakng_loader", reason="espeak-ng is not installed (pip install fedray[synth])")
+    speech.write_corpus(tmp_path)
+    settings = speech.settings(tmp_path, audit={"kind": "canaries", "clients": 4}, algorithm={"kind": "fedavg"})
+    settings["data"]["options"]["label_column"] = "speaker"
+    settings["data"]["groups"] = {"column": "label"}
+    groups = fedray.open(settings).data.groups
+    assert {groups[name] for name in groups if name.startswith("canary")} == {"unknown"} and groups["s00"] == "s00"
 
 
 @pytest.mark.long

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,13 +76,15 @@ class PrecomputedSettings(FeatureSettings):
             found = self._read(utterance)
         except (KeyError, FileNotFoundError) as error:
             raise unusable(f"has no features of {name}") from error
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise unusable(f"has features of {name} that cannot be read: {error}") from error
+        if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub":
+            raise unusable(f"has features of {name} that are no array of real numbers")
         if found.ndim != 2 or found.shape[1] != self.bins or not len(found):
             raise unusable(f"has features of {name} of the shape {list(found.shape)}, not [frames, {self.bins}]")
         if not np.isfinite(found).all():
             raise unusable(f"has NaN or infinity in the features of {name}")
-        return torch.from_numpy(np.ascontiguousarray(found))
+        return torch.from_numpy(found.astype(np.float32))  # also from types and byte orders that torch lacks
 
     def depends(self, manifest: Manifest) -> Any:
         if self.path is None:

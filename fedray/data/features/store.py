@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -164,6 +164,8 @@ def build_features(
         if snr_db is None
         else {"snr_db": snr_db, "seed": int(seed), "rows": np.flatnonzero(noisy).tolist()},
     }
+    if snr_db is not None and settings.by_speaker:
+        described["scaled"] = "noisy and clean speech apart"
     if (more := settings.depends(manifest)) is not None:
         described["depends"] = more
     if tone is not None:
@@ -183,7 +185,9 @@ def build_features(
             raise _broken_error(broken, manifest)
         offsets = np.concatenate([[0], *frames]).cumsum(dtype=np.int64)
         if settings.by_speaker:
-            scale_by_speaker(folder / FILES[settings.stored], offsets, manifest.column("speaker"), settings.bins)
+            # Noisy and clean speech of a speaker are scaled apart: what is held out stays as it is without noise.
+            voices = list(zip(manifest.column("speaker"), noisy.tolist(), strict=True))
+            scale_by_speaker(folder / FILES[settings.stored], offsets, voices, settings.bins)
         np.save(folder / "offsets.npy", offsets)
         about = {"bins": settings.bins, "broken": broken}
         about |= {"stored": settings.stored} if settings.stored != "float16" else {}
@@ -220,23 +224,28 @@ def compute_shard(
         if tone is not None:
             change = functools.partial(tone.added, sample_rate=settings.sample_rate)
         try:
-            features = settings.of(utterance, change)
+            parts.append(as_stored(settings.of(utterance, change), settings.stored))
+            if not np.isfinite(parts[-1]).all():
+                parts.pop()
+                reason = f"has features above {np.finfo(np.float16).max:,.0f}, the most that is stored: take logarithms"
+                raise audio.AudioError(utterance.path, f"{reason}, or scale them")
         except audio.AudioError as error:
             broken[utterance.utterance] = error.reason
             parts.append(np.zeros((0, settings.bins), settings.stored))
-            continue
-        parts.append(as_stored(features, settings.stored))
     return np.array([len(part) for part in parts], np.int64), np.concatenate(parts), broken
 
 
-def scale_by_speaker(path: Path, offsets: Rows, speakers: Sequence[str], bins: int) -> None:
-    """Scale the frames in a file, float16 [offsets[-1], bins], to mean 0 and variance 1 in each bin of each speaker."""
+def scale_by_speaker(path: Path, offsets: Rows, voices: Sequence[Hashable], bins: int) -> None:
+    """Scale the frames in a file, float16 [offsets[-1], bins], to mean 0 and variance 1 in each bin of each voice.
+
+    `voices`: the speaker of each row, and what else is scaled apart.
+    """
     if not offsets[-1]:
         return  # an empty file cannot be mapped
     data = np.memmap(path, np.float16, "r+", shape=(int(offsets[-1]), bins))
-    rows_of: dict[str, list[int]] = {}
-    for row, speaker in enumerate(speakers):
-        rows_of.setdefault(speaker, []).append(row)
+    rows_of: dict[Hashable, list[int]] = {}
+    for row, voice in enumerate(voices):
+        rows_of.setdefault(voice, []).append(row)
     for rows in rows_of.values():
         where = np.concatenate([np.arange(offsets[row], offsets[row + 1]) for row in rows])
         values = data[where].astype(np.float64)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedray.core.privacy.audits import Canaries, Speakers, coins, drawn
+from fedray.core.types import OWN
 from fedray.data.features.dataset import Utterances
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.settings import DataSettings
@@ -23,6 +24,10 @@ class AuditedSpeech(SpeechData):
         vars(self).update(data.__getstate__())
         self.candidates, self._judged, self._everybody = dict(candidates), utterances, self._ids
         self._ids = within(self._everybody, candidates)
+        if hasattr(self, "_held"):  # data.own_share
+            places = [self._places[client] for client in self._ids]
+            rows = [np.arange(*self._own_offsets[place : place + 2]) for place in places]
+            self._splits = {**self._splits, OWN: self._held.take(np.concatenate(rows))}
 
     @functools.cached_property
     def _places(self) -> dict[str, int]:

@@ -58,8 +58,8 @@ class SpeechData:
         self._text = text
         if own:
             parts = [own[client] for client in rows]
-            held = Utterances(clients.manifest, clients.features, clients.rows[np.concatenate(parts)])
-            splits = {**splits, OWN: held}
+            self._held = Utterances(clients.manifest, clients.features, clients.rows[np.concatenate(parts)])
+            splits = {**splits, OWN: self._held}
             self._own_offsets: Rows = np.cumsum([0, *map(len, parts)], dtype=np.int64)
         self._clients, self._splits, self._server, self._by_label = clients, dict(splits), server, by_label
         # One array for all clients: every actor gets a few objects, however many clients there are.
@@ -108,7 +108,7 @@ class SpeechData:
         """Of the split "own", what the client holds out. Of others, what has its label, or None unless `by_label`."""
         if split == OWN:
             place = self._places[client]
-            return self._splits[OWN].take(np.arange(*self._own_offsets[place : place + 2]))
+            return self._held.take(np.arange(*self._own_offsets[place : place + 2]))
         if not self._by_label:
             return None
         whole = self._splits[split]

@@ -138,7 +138,12 @@ def test_audio_may_be_paths_or_plain_bytes(tmp_path: Path) -> None:
         (
             {"label": [0, 1, -1, 1]},
             {"label_column": "label"},
-            r"row 2: -1 in the column 'label' is not a class: .* no, yes",
+            r"train\.parquet:row 2: the label is empty",
+        ),
+        (
+            {"label": [0, 1, 2, 1]},
+            {"label_column": "label"},
+            r"row 2: 2 in the column 'label' is not a class: .* no, yes",
         ),
         ({"text": ["a", None, "c", "d"]}, {"text_column": "text"}, r"train\.parquet:row 1: the text is empty"),
         ({"audio": [b"no audio"] * 4}, {}, r"train\.parquet:row 0: .*its 8 bytes cannot be read as audio"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fedray.data.corpora.assembly import Told
 from fedray.data.corpora.skipping import skipping
+from tests import trees
 from tests.trees import read, tone, write
 
 HEAD = "path\tspeaker\ttext\tseconds\tpart\n"
@@ -44,3 +46,21 @@ def test_a_repeated_id_keeps_its_first_row_and_nothing_left_is_an_error(tmp_path
     write(tmp_path / "all.tsv", f"{HEAD}a.wav\t\tone\t0.5\ttrain\n")
     with skipping(True), pytest.warns(Told), pytest.raises(ValueError, match="lists no utterances"):
         read("tsv", tmp_path, **OPTIONS)
+
+
+@pytest.mark.parametrize(("corpus", "table", "plant"), [
+    ("urbansound8k", "UrbanSound8K/metadata/UrbanSound8K.csv", trees.urbansound8k),
+    ("fsd50k", "FSD50K/FSD50K.ground_truth/dev.csv", trees.fsd50k),
+])  # fmt: skip
+def test_official_tables_may_repeat_a_row(
+    corpus: str, table: str, plant: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    plant(tmp_path)
+    whole = read(corpus, tmp_path)
+    head, first, *others = (tmp_path / table).read_text().splitlines()
+    write(tmp_path / table, "\n".join([head, first, first, *others]) + "\n")
+    with skipping(True), pytest.warns(Told, match="is in an earlier row"):
+        again = read(corpus, tmp_path)
+    assert {name: part.column("utterance") for name, part in again.items()} == {
+        name: part.column("utterance") for name, part in whole.items()
+    }

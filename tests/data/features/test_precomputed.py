@@ -124,7 +124,7 @@ def test_a_round_on_them_gives_the_same_scores(
 
 def test_a_manifest_may_name_arrays(tmp_path: Path) -> None:
     matrix = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float16)
-    np.save(tmp_path / "a.npy", matrix)
+    np.save(tmp_path / "a.npy", matrix.astype(">f4"))  # a byte order that torch lacks
     rows = [{"utterance": "a", "path": str(tmp_path / "a.npy"), "seconds": 0.05, "speaker": "s"}]
     settings = PrecomputedSettings(bins=3)
     store = build_features(Manifest.from_rows(rows, "test"), settings, tmp_path / "cache", serial)
@@ -147,6 +147,8 @@ def manifest_of(folder: Path) -> Manifest:
         ({"a": np.zeros((0, 3))}, r"of the shape \[0, 3\]"),
         ({"a": np.full((5, 3), np.nan)}, "NaN or infinity in the features of a"),
         ({"a": np.array([["x"]], object)}, "features of a that cannot be read: .*allow_pickle"),
+        ({"a": np.full((5, 3), "x")}, "features of a that are no array of real numbers"),
+        ({"a": np.full((5, 3), 1e5)}, "a.wav: has features above 65,504, the most that is stored: take logarithms"),
     ],
 )
 def test_what_cannot_be_used_is_named(content: Matrices, words: str, tmp_path: Path) -> None:
@@ -170,6 +172,8 @@ def test_other_files_and_damage_are_named(tmp_path: Path) -> None:
     assert "that cannot be read: is not a whole archive" in problem(tmp_path / "mels.npz")
     (tmp_path / "empty").mkdir()
     assert "empty has no features of a" in problem(tmp_path / "empty")
+    (tmp_path / "empty" / "a.npy").touch()
+    assert "features of a that cannot be read" in problem(tmp_path / "empty")
 
 
 def test_noise_has_nothing_to_be_added_to(tmp_path: Path) -> None:

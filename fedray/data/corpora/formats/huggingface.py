@@ -264,10 +264,12 @@ def _texts(
     values = column.to_pylist()
     if classes is None:
         return ["" if value is None else str(value) for value in values]
+    # Null and -1 are how such sets mark rows without a label: `assemble` names them, or leaves them out.
+    values = [None if value == -1 else value for value in values]
     for row, value in enumerate(values, start):
-        if value is None or not 0 <= value < len(classes):
+        if value is not None and not 0 <= value < len(classes):
             raise ValueError(
                 f"{file}:row {row}: {value} in the column {name!r} is not a class: the classes are "
                 f"{', '.join(classes)}. Drop the row, or name another column in data.options"
             )
-    return [classes[value] for value in values]
+    return ["" if value is None else classes[value] for value in values]

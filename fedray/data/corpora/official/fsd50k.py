@@ -40,12 +40,14 @@ class Fsd50k:
         home = find_home(root, f"FSD50K.dev_audio/, FSD50K.eval_audio/ and {TRUTH}/", f"{TRUTH}/dev.csv", "FSD50K")
         classes = read_vocabulary(home / TRUTH / "vocabulary.csv")
         table, manifest = _read_part(home, "dev", classes, parallel)
-        (given,) = required(table, "split")
+        names, given = required(table, "fname", "split")
         for row, name in enumerate(given):
             if name not in SPLITS:
                 where = f"{table.path}:{table.lines[row]}"
                 raise ValueError(f"{where}: split must be train or val, not {name!r}: restore the corpus' file")
-        chosen = np.array([SPLITS[name] if self.validation else "train" for name in given])
+        split_of = dict(zip(names[::-1], given[::-1], strict=True))
+        kept = (split_of[name] for name in manifest.column("utterance"))  # data.skip_broken leaves rows out
+        chosen = np.array([SPLITS[name] if self.validation else "train" for name in kept])
         splits = {
             split: manifest.take(np.flatnonzero(chosen == split)) for split in ("train", "dev") if split in chosen
         }

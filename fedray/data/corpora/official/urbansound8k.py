@@ -98,11 +98,12 @@ class UrbanSound8K(Ranged):
         }
         manifest = assemble(table.path, table.lines, columns, home / "audio", parallel)
         long = manifest.array("seconds") >= self.min_seconds
-        short = [names[row] for row in np.flatnonzero(~long)]
+        short = [manifest.column("utterance")[row] for row in np.flatnonzero(~long)]
         leave_out(table.path, len(names), {f"shorter than {self.min_seconds} s": short})
         chosen = {"test": self.test_folds, "dev": self.development()}
         chosen["train"] = [fold for fold in FOLDS if fold not in (*chosen["test"], *chosen["dev"])]
-        number = np.array([int(fold) for fold in folds])
+        fold_of = {name.removesuffix(".wav"): int(fold) for name, fold in zip(names[::-1], folds[::-1], strict=True)}
+        number = np.array([fold_of[name] for name in manifest.column("utterance")])  # data.skip_broken leaves rows out
         splits = {}
         for split in ("train", "dev", "test"):
             if chosen[split]:
