@@ -44,6 +44,7 @@ class FedDyn(FederatedSGD):
 
     Settings = FedDynSettings
     settings: FedDynSettings
+    unscaled = True  # h is the mean of the g_k, which clients change by their updates as they are
 
     def begin(self, theta_0: ServerState, seed: int) -> ServerState:
         return replace(theta_0, extra={**theta_0.extra, "h": np.zeros(self.task.layout.trainable, np.float32)})

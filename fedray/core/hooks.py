@@ -65,6 +65,8 @@ class Hooks(ABC):
     central: ClassVar[bool] = False  # trains in one place, on a population of one client
     sends_updates: ClassVar[bool] = True  # false: a round does nothing but write the states of its clients, all of them
     judged_personally: ClassVar[bool] = False  # only the clients' personal scores show its effect
+    # the server needs updates as clients send them, neither clipped nor made smaller because they are stale
+    unscaled: ClassVar[bool] = False
     sends_more: ClassVar[bool] = False  # clients send vectors besides their deltas, which `privacy` does not cover
     makes_labels: ClassVar[bool] = False  # clients train on labels that the algorithm makes
     reports_wer: ClassVar[bool] = False  # clients report a word error rate, which strategy by_wer needs

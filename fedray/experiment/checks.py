@@ -128,6 +128,11 @@ def _check_algorithm(config: Config, most: int | None) -> None:
             f"strategy.kind fltrust compares clients with what the server trains, and algorithm.kind {kind} trains "
             "nothing there: choose fedavg, or another strategy"
         )
+    clips = config.strategy.clip_norm is not None
+    if clips and isinstance(config.strategy, FLTrust):
+        raise ValueError("strategy.kind fltrust gives all updates one length, so clip_norm has no effect: leave it out")
+    if clips and algorithm.unscaled:
+        raise ValueError(f"algorithm.kind {kind} needs updates as clients send them: leave out strategy.clip_norm")
     if algorithm.makes_labels and config.data.corruption.label_errors and not config.data.labelled.given:
         raise ValueError(
             f"algorithm.kind {kind} reads none of the clients' labels, so data.corruption.label_errors has no effect: "

@@ -31,7 +31,8 @@ ON_CPU = "the same bits for any number of actors, on one type of CPU with these 
 ON_GPU = "up to what CUDA does deterministically; the backward passes of CTC and of reflection padding are not"
 # Keys of a configuration that no bit depends on. A corpus may move: run.json has the fingerprint of its data.
 FREE = (*RESUMABLE, "name", "imports", "data.text", "evaluation.patience")
-COVERED = ("privacy.", "cohort.", "strategy.", "seed ", "rounds ")  # keys that the account of a private run depends on
+# Keys that the account of a private run depends on.
+COVERED = ("privacy.", "cohort.", "strategy.", "audit.", "seed ", "rounds ")
 SAID = {  # what is compared, in words
     "code": "fedray's code",
     "algorithm": "the file of the algorithm",

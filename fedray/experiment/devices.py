@@ -26,10 +26,12 @@ from fedray.core.devices.availability import (
 )
 from fedray.core.devices.clock import Clock
 from fedray.core.devices.settings import BufferedClock, ClassDevices, NoDevices, RoundsClock, TableDevices
+from fedray.core.devices.staleness import ConstantStaleness
 from fedray.core.devices.table import Devices, of_classes, of_rows, rows_of
 from fedray.core.privacy.settings import Private
 from fedray.core.ranges import Range
 from fedray.core.seeds import derive
+from fedray.core.strategies import FLTrust
 from fedray.core.types import FederatedData
 from fedray.data.federation.speech_data import SpeechData
 from fedray.data.manifest import COLUMNS
@@ -71,9 +73,18 @@ def check_devices(config: Config) -> None:
 
 
 def check_clock(config: Config) -> None:
-    """Check the section `clock`. ValueError: it is set without `devices`."""
-    if isinstance(config.devices, NoDevices) and config.clock != RoundsClock():
+    """Check the section `clock`. ValueError: it is set without `devices`, or its staleness does not fit."""
+    clock, kind = config.clock, config.algorithm.kind
+    if isinstance(config.devices, NoDevices) and clock != RoundsClock():
         raise ValueError("without devices clients take no time, so clock has no effect: set devices, or remove clock")
+    if not isinstance(clock, BufferedClock) or isinstance(clock.staleness, ConstantStaleness):
+        return
+    if ALGORITHMS[kind].unscaled:
+        raise ValueError(f"algorithm.kind {kind} needs updates as clients send them: set clock.staleness=constant")
+    if isinstance(config.strategy, FLTrust):
+        raise ValueError(
+            "strategy.kind fltrust gives all updates one length, so clock.staleness has no effect: set it to constant"
+        )
 
 
 def check_clients(config: Config, population: int) -> None:

@@ -280,15 +280,12 @@ def prompt_words(settings: WhisperSettings) -> list[str]:
 def prompt(folder: Path, settings: WhisperSettings) -> list[int]:
     """The ids of the tokens that begin every text. ValueError: the checkpoint lacks them, or never begins with them."""
     if settings.language is not None and read_object(folder / CONFIG, "vocab_size")["vocab_size"] == ENGLISH:
-        raise ValueError(
-            f"model.language={settings.language}: {folder} is a checkpoint for English alone, whose texts begin "
-            "without a language: set model.language=null"
-        )
-    tokeniser = read_object(folder / "tokenizer.json", "added_tokens")
-    known = {row["content"]: row["id"] for row in tokeniser["added_tokens"]}
+        why = f"{folder} is for English alone, and its texts begin without a language"
+        raise ValueError(f"model.language={settings.language}: {why}: set model.language=null")
+    added = read_object(folder / "tokenizer.json", "added_tokens")["added_tokens"]
+    known = {row["content"]: row["id"] for row in added}
     wanted = prompt_words(settings)
-    missing = [token for token in wanted if token not in known]
-    if missing:
+    if missing := [token for token in wanted if token not in known]:
         lacks = ", ".join(missing)
         raise ValueError(
             f"{folder / 'tokenizer.json'}: has no {lacks}: is model.language={settings.language} one of its languages?"

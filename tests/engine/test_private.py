@@ -10,13 +10,13 @@ import pytest
 
 from fedray.core.privacy.mechanism import Mechanism
 from fedray.core.privacy.settings import ClipSettings, Gaussian, Skellam
-from fedray.core.types import RunError
+from fedray.core.types import Change, RunError, ServerState
 from fedray.engine.round.cohort import drops_out
 from fedray.engine.settings import CohortSettings
 from fedray.runs.folder import RunFolder
 from tests.engine.privately import private
 from tests.engine.runs import first_round, rows, same
-from tests.engine.toys import SIZE, Beside, ToySettings, assignment, play, run
+from tests.engine.toys import SIZE, Beside, Toy, ToySettings, assignment, play, run
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -76,8 +76,16 @@ def test_whole_numbers_are_read_as_they_were_written_where_clients_have_left(tmp
     assert np.std(found - total / 6) == pytest.approx(row["privacy/noise_std"], rel=0.1)
 
 
+class Counted(Toy):
+    """The toy, whose server learns how many clients are expected, not how many answered."""
+
+    def server_update(self, state: ServerState, change: Change, round: int) -> ServerState:
+        assert change.answered == 4
+        return super().server_update(state, change, round)
+
+
 def test_a_round_without_clients_releases_noise(tmp_path: Path) -> None:
-    options = private() | {"cohort": CohortSettings(size=4, sampling="poisson", dropout=0.999)}
+    options = private() | {"cohort": CohortSettings(size=4, sampling="poisson", dropout=0.999), "algorithm": Counted}
     play(tmp_path, rounds=1, **options)
     (row,) = rows(tmp_path)
     assert row["clients/ok"] == 0 and row["privacy/noise_std"] > 0

@@ -89,6 +89,10 @@ def test_the_sections() -> None:
         (["devices={kind: classes}"], "devices.classes is missing"),
         (["devices={kind: table}"], "devices.file is missing"),
         (["clock={kind: buffered, concurrency: 4}"], "clock.buffer is missing"),
+        ([PHONES, BUFFERED, "algorithm.kind=feddyn"], "needs updates as clients send them: set clock.staleness"),
+        (["algorithm.kind=feddyn", "strategy.clip_norm=1"], "needs updates as clients send them: leave out strategy"),
+        ([PHONES, BUFFERED, "strategy.kind=fltrust"], "gives all updates one length, so clock.staleness has no effect"),
+        (["strategy={kind: fltrust, clip_norm: 1}"], "gives all updates one length, so clip_norm has no effect"),
     ],
 )
 def test_what_does_not_go_together(overrides: list[str], words: str) -> None:

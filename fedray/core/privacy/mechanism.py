@@ -115,9 +115,10 @@ class Mechanism:
     ) -> tuple[Vector, dict[str, float]]:
         deviation = self.deviation(bounds, gathered.answered)
         noise: Vector = np.float32(deviation) * self.draw(size, seed, round)
+        spread = deviation * self.growth(round)
         signal = np.zeros_like(noise) if gathered.total is None else gathered.total.astype(np.float32, copy=False)
         norm = float(np.sqrt(np.square(signal, dtype=np.float64).sum()))
-        return (signal + noise) / np.float32(self.cohort), self._row(deviation, norm, size)
+        return (signal + noise) / np.float32(self.cohort), self._row(spread, norm, size)
 
     def _opened(
         self, settings: Skellam, gathered: Gathered, size: int, seed: Name, round: int
@@ -138,6 +139,10 @@ class Mechanism:
         """A round's noise in each of `size` numbers of the mean, and the norm of the signal over that of the noise."""
         row = {"privacy/noise_std": deviation / self.cohort}
         return row | {"privacy/snr": norm / (deviation * math.sqrt(size))} if deviation else row
+
+    def growth(self, round: int) -> float:
+        """Standard deviation of a round's noise over that of its own draw: earlier draws are in it (`weights`)."""
+        return float(np.sqrt(np.square(self.weights[: round + 1]).sum()))
 
     def deviation(self, bounds: Bounds, answered: int) -> float:
         """Standard deviation of the noise in each number of the sum. Local: each client that answered adds noise."""

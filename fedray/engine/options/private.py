@@ -81,8 +81,7 @@ class PrivateRounds(Option):
     def noise(self, progress: Progress, broadcast: Broadcast) -> float:
         """Standard deviation of the noise in each number of the next round's sum; local: of one client's own."""
         mechanism, clipping = self._mechanism(progress), self._clipping_for(broadcast)
-        weights = np.array(mechanism.weights[: progress.round + 1])
-        return mechanism.deviation(self._bounds(progress, clipping), 1) * float(np.sqrt(np.square(weights).sum()))
+        return mechanism.deviation(self._bounds(progress, clipping), 1) * mechanism.growth(progress.round)
 
     def size(self, broadcast: Broadcast) -> int:
         """How many numbers an update has."""

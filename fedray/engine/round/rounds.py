@@ -217,8 +217,11 @@ class Rounds:
         """What the server update gets from a round."""
         clients, vectors = outcome.aggregate.parts()
         server = outcome.server.delta if outcome.server is not None else None
-        # A strategy may give all that sent an update the weight 0: then nobody counts.
-        counted = sum(lane.counted for lane in outcome.lanes) if clients is not None else 0
+        counted = sum(lane.counted for lane in outcome.lanes)
+        if clients is None:  # a strategy may give all that sent an update the weight 0
+            counted = 0
+        elif self.plan.privacy is not None:  # how many answered is no public number, unlike how many are expected
+            counted = round(self.plan.privacy.cohort)
         return Change(clients, server, vectors, counted, len(self.program.data.client_ids()))
 
     def finish(self, progress: Progress, outcome: Outcome) -> ServerState:

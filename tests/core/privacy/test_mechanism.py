@@ -77,6 +77,10 @@ def test_correlated_noise_is_a_sum_of_the_draws_of_the_last_rounds() -> None:
         assert correlated.draw(size, 7, t) == pytest.approx(expected[t], abs=1e-6)
     assert sorted(round for _, _, round in correlated.kept) == [3, 4, 5], "the draws of the last rounds"
     assert (correlated.draw(size, 8, 5) != correlated.draw(size, 7, 5)).all()
+    for t in (0, 5):
+        found = correlated.release(Gathered(None, NONE, 0, COHORT), CLIPPING, CLIPPING.first, 7, t)
+        assert found.row["privacy/noise_std"] == pytest.approx(np.std(found.mean), rel=0.02)
+    assert correlated.growth(0) == 1 and correlated.growth(5) == pytest.approx((1 + 1 / 4 + 1 / 64) ** 0.5)
 
 
 @pytest.mark.parametrize("quantile", [0.5, 0.9])

@@ -122,6 +122,13 @@ def test_noise_has_the_variance_of_the_sum_of_its_clients(clients: int) -> None:
     assert plan.deviation(clients) == pytest.approx(math.sqrt(variance) / plan.scale)
 
 
+def test_large_noise_keeps_its_variance() -> None:
+    """With 28 bits numpy's own Poisson numbers would have a tenth more."""
+    plan = encoding(size=100_000, cohort=20, shares=10, bits=28)
+    noise = plan.noise_of(10, numpy_generator(0, "noise"))
+    assert np.std(noise) == pytest.approx(plan.noise * plan.rounded_bound, rel=0.01)
+
+
 def test_one_draw_has_the_distribution_of_the_sum_of_the_draws_of_clients() -> None:
     plan = encoding(size=20_000, noise=0.02, cohort=8, bits=10)  # so little noise that a Gaussian would differ
     together = plan.noise_of(8, numpy_generator(0))

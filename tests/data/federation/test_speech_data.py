@@ -11,15 +11,13 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from fedray.core.parallel import serial
 from fedray.data.corruption import CorruptionSettings
 from fedray.data.features.dataset import collate
 from fedray.data.features.log_mel import LogMelSettings
-from fedray.data.federation.audited import AuditedSpeech
 from fedray.data.federation.labelled import LabelledSettings
 from fedray.data.federation.partition import PartitionSettings
 from fedray.data.federation.settings import DataSettings, ServerDataSettings
-from fedray.data.federation.speech_data import SpeechData, divide, federate
+from fedray.data.federation.speech_data import SpeechData, divide
 from fedray.data.manifest import Manifest
 from tests import speech
 
@@ -236,45 +234,6 @@ def test_tokens_and_language_models_may_learn_from_a_file(splits: dict[str, Mani
     file.write_text("\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"sentences.txt: holds no sentence: write one on each line"):
         data.transcripts()
-
-
-def test_clients_hold_out_a_part_of_their_own(splits: dict[str, Manifest], tmp_path: Path) -> None:
-    """Each client holds out one of its three utterances, which no setting damages; the other splits stay."""
-    wrong = CorruptionSettings(label_errors=1.0)
-    plain, clean = build(splits, tmp_path, DataSettings()), build(splits, tmp_path, DataSettings(own_share=0.3))
-    data = build(splits, tmp_path, DataSettings(own_share=0.3, corruption=wrong))
-    assert list(data.splits()) == [*plain.splits(), "own"] and len(data.evaluation("own")) == len(data.client_ids())
-    for client in data.client_ids():
-        own, everything = data.client_part(client, "own"), plain.load(client)
-        assert own is not None and len(own) == 1 and data.cost(client) == 2
-        assert sorted([*own.ids, *data.load(client).ids]) == sorted(everything.ids)
-        assert own.texts == [dict(zip(everything.ids, everything.texts, strict=True))[own.ids[0]]], "not corrupted"
-        assert data.client_part(client, "test") is None
-    assert clean.evaluation("own").ids == data.evaluation("own").ids
-    assert sum((data.load(client).texts != clean.load(client).texts) for client in data.client_ids()) == 8
-    again = pickle.loads(pickle.dumps(data))
-    assert again.client_part("s00", "own").ids == data.client_part("s00", "own").ids
-    with pytest.raises(ValueError, match="data.own_share makes a split own, and the corpus has one"):
-        build(splits | {"own": splits["test"]}, tmp_path, DataSettings(own_share=0.3))
-
-
-def test_what_clients_outside_an_audit_hold_out_is_not_scored(splits: dict[str, Manifest], tmp_path: Path) -> None:
-    data = build(splits, tmp_path, DataSettings(own_share=0.3))
-    outside, *inside = data.client_ids()
-    audited = pickle.loads(pickle.dumps(AuditedSpeech(data, {outside: False}, 1)))
-    assert set(audited.evaluation("own").speakers) == set(inside)
-    assert all(audited.client_part(client, "own").ids == data.client_part(client, "own").ids for client in inside)
-
-
-def test_what_is_held_out_is_scaled_without_the_noise_of_others(tmp_path: Path) -> None:
-    splits = speech.splits(tmp_path, speakers=8, utterances=6)
-    features = LogMelSettings(sample_rate=speech.RATE, bins=20, normalise="speaker")
-    settings = DataSettings(own_share=0.34, corruption=CorruptionSettings(snr_db=0.0))
-    data, _ = federate(splits, settings, features, tmp_path, serial)
-    for client in data.client_ids():
-        own = data.client_part(client, "own")
-        assert own is not None and len(own) == 2
-        assert abs(float(np.concatenate([own.features[row] for row in own.rows]).mean())) < 0.01
 
 
 def test_pooled_data_drop_what_the_clients_drop(splits: dict[str, Manifest], tmp_path: Path) -> None:
