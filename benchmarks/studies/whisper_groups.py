@@ -46,7 +46,7 @@ METHODS: dict[str, list[str] | None] = {
     "FedLoRA": [],
     "FedLoRA, rank 4": ["algorithm.lora.rank=4", "algorithm.lora.alpha=8"],
 }
-RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3)
+RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 FIRST = {True: 1e-5, False: 1e-4}  # the first rate that is tried: for all weights, for adapters
 TUNING, TUNED, PATIENCE = 0, 3, 3
 RULES = {"as they are": "plain", "without format": "whisper_english"}
