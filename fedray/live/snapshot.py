@@ -15,8 +15,9 @@ from fedray.core.texts import printable
 from fedray.core.words import words
 from fedray.live.heard import heard
 from fedray.report import discover, groups
+from fedray.report.files import FILES
 from fedray.report.page import SCORED
-from fedray.report.recorded import FILES, Run
+from fedray.report.recorded import Run
 from fedray.report.words import direction, number, scaled, title, unit, with_unit
 from fedray.runs import hypotheses
 from fedray.runs.folder import METRICS, RunFolder

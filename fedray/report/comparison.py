@@ -17,7 +17,7 @@ from fedray.report.groups import Group
 from fedray.report.recorded import Run
 from fedray.report.sweep_description import SweepDescription
 from fedray.report.targets import Target
-from fedray.report.words import NAMES, rising, title
+from fedray.report.words import NAMES, of_clients, rising, title
 from fedray.runs.scores import INITIAL, first_model
 
 FEW = 20  # speakers or clients; with fewer, percentile intervals are too narrow: see `bootstrap.Change`
@@ -72,9 +72,11 @@ class Comparison:
         words = [f"Scores are {self.first_model}{random} → {which}, means over the runs of a row."]
         if any(group.deviation(self.metric) is not None for group in self.groups):
             words.append("± is the standard deviation over these runs.")
+        if rounds := ", or ".join(dict.fromkeys(of for run in self.runs if (of := run.rounds_of(self.metric)))):
+            words.append(f"The {title(self.metric)} is {rounds}.")
         if any(metric.endswith(ALONE) for run in self.runs for metric in run.best):
             words.append("Personal scores are shared model alone → with the client's memory, means over clients.")
-        elif self.metric.startswith("personal/") and self.metric.count("/") == 2:
+        elif of_clients(self.metric):
             words.append("Personal scores are of the models after the last round, means over clients.")
         told = dict.fromkeys(pair for run in self.runs for pair in run.signatures.items())
         words += [f"{NAMES.get(name, name)}: {signature}." for name, signature in told]
@@ -132,10 +134,17 @@ class Comparison:
         one = [found.pop() for found in scores.values() if len(found) == 1]
         return mean(one) if one and len(one) == len(scores) else None
 
+    @property
+    def ranked_by(self) -> str:
+        """The metric that ranks groups: that of the sweep, if any run has it yet, else the compared one."""
+        swept = self.sweep.metric
+        known = swept is not None and any(group.score(swept) is not None for group in self.groups)
+        return swept if swept is not None and known else self.metric
+
     def ranked(self) -> list[Group]:
-        """The groups that have the metric, best first; ranked by the metric of the sweep if it has one."""
-        metric = self.sweep.metric or self.metric
-        large = self.sweep.mode == "max" if self.sweep.metric else rising(metric)
+        """The groups that have the metric `ranked_by`, best first."""
+        metric = self.ranked_by
+        large = self.sweep.mode == "max" if metric == self.sweep.metric else rising(metric)
         scored = [(score, group) for group in self.groups if (score := group.score(metric)) is not None]
         return [group for _, group in sorted(scored, key=lambda pair: -pair[0] if large else pair[0])]
 

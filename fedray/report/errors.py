@@ -139,8 +139,8 @@ def rates(predictions: Predictions, seed: pa.Table, best: pa.Table, names: Seque
     return sorted(found, key=lambda part: (-part.best if predictions.recognition else part.best, part.name))
 
 
-def of_labels(runs: Iterable[Run], metric: str, model: str) -> dict[str, float]:
-    """Group or label -> its score, the mean over runs; empty if no run has any, or labels are not categories."""
+def of_labels(runs: Iterable[Run], metric: str, model: str, most: float = LABELS) -> dict[str, float]:
+    """Group or label -> its score, the mean over runs; empty if no run has any, or there are more than `most`."""
     found: dict[str, list[float]] = {}
     for run in runs:
         unit = None if run.predictions is None else run.predictions.categories
@@ -148,7 +148,7 @@ def of_labels(runs: Iterable[Run], metric: str, model: str) -> dict[str, float]:
             for label, counts in (run.predictions.counts(model, metric, unit) or {}).items():
                 found.setdefault(label, []).extend(by_unit({label: counts}).tolist())
     scores = {label: mean(values) for label, values in sorted(found.items()) if label and values}
-    return scores if 1 < len(scores) <= LABELS else {}
+    return scores if 1 < len(scores) <= most else {}
 
 
 def align(references: Sequence[str], hypotheses: Sequence[str]) -> list[list[Edit]]:

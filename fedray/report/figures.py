@@ -10,7 +10,7 @@ from fedray.config.schema import build, plain
 from fedray.config.source import Source
 from fedray.core.ranges import Part, Ranged, one_of
 from fedray.core.settings import kind_of, kinds
-from fedray.report.words import unit
+from fedray.report.words import of_clients, unit
 
 # What curves are drawn over -> the label of the axis.
 AXES = {
@@ -123,7 +123,7 @@ class Personal(Figure):
     title: str = ""
 
     def __post_init__(self) -> None:
-        if not self.metric.startswith("personal/") or self.metric.count("/") != 2:
+        if not of_clients(self.metric):
             raise ValueError(f"metric: choose a personal score, such as personal/test/wer, not {self.metric!r}")
 
 

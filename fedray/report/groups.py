@@ -14,7 +14,7 @@ from fedray.core.texts import printable
 from fedray.report import bootstrap
 from fedray.report.bootstrap import Change, Counts, Interval
 from fedray.report.recorded import Run
-from fedray.report.words import rising
+from fedray.report.words import of_clients, rising
 
 # Keys whose values repeat a run: seeds, and the folds that official corpora are scored on in turn.
 REPEATS = (
@@ -278,7 +278,7 @@ def _order(value: object, words: Sequence[str]) -> tuple[int, float]:
 def _counts(run: Run, model: str, metric: str) -> Counts | None:
     """The counts of each speaker; for a personal score those of each client, with equal weight for all clients."""
     if metric.startswith("personal/"):
-        scores = run.of_clients(metric if model == "best" else metric + ALONE) if metric.count("/") == 2 else {}
+        scores = run.of_clients(metric if model == "best" else metric + ALONE) if of_clients(metric) else {}
         return {client: (100, score) for client, score in scores.items()} or None
     return run.predictions.counts(model, metric) if run.predictions is not None else None
 

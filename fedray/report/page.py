@@ -40,7 +40,7 @@ from fedray.report.figures import (
 )
 from fedray.report.groups import REPEATS
 from fedray.report.recorded import Run
-from fedray.report.words import kept, minus, number, title
+from fedray.report.words import kept, minus, number, of_clients, title
 from fedray.runs.folder import RunFolder
 from fedray.runs.scores import first_model
 
@@ -221,7 +221,7 @@ def _standard(comparison: Comparison) -> list[Figure]:
         run.predictions is not None and run.predictions.counts("best", comparison.metric) for run in comparison.runs
     ):
         found.append(Speakers(comparison.metric))
-    if comparison.metric.startswith("personal/") and any(run.personal is not None for run in comparison.runs):
+    if of_clients(comparison.metric) and any(run.personal is not None for run in comparison.runs):
         found.append(Personal(comparison.metric))
     if any(run.audit is not None for run in comparison.runs):
         found.append(Audits())

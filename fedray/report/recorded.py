@@ -5,37 +5,28 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow.csv import ConvertOptions, ParseOptions, read_csv
 
 from fedray.config.source import dotted
 from fedray.core.metrics import ALONE
+from fedray.report import files
+from fedray.report.files import Json
 from fedray.report.predictions import NAME, Predictions
-from fedray.report.words import rising
+from fedray.report.words import of_a_cohort, rising
 from fedray.runs import trips_table
 from fedray.runs.folder import TRIPS, RunFolder
 from fedray.runs.scores import check_results
 from fedray.runs.strangers import check_files, parquet_table, read_config
-from fedray.storage.arrow import DAMAGED
 
-TEXTS = {"client": pa.string(), "split": pa.string()}  # columns of personal.tsv that stay text, digits or not
-# In personal.tsv and audit.tsv quotation marks are ordinary characters.
-TSV = ParseOptions(delimiter="\t", quote_char=False), ConvertOptions(column_types=TEXTS)
 # Metrics that count one round in a row, and all rounds in results.json.
 SUMS = ("clients/failed", "engine/killed", "traffic/up_bytes", "traffic/down_bytes")
 # Prefixes of metrics whose value in the last row is the total of all rounds.
 TOTALS = ("traffic/total", "virtual/hours", "virtual/device_hours", "virtual/energy_wh", "virtual/wasted_share")
-# What a report reads of a run folder.
-FILES = (
-    *("results.json", "run.json", "metrics.jsonl", "failures.jsonl", TRIPS, trips_table.NAME),
-    *(NAME, "clients.parquet", "personal.tsv", "audit.tsv"),
-)
-Json = dict[str, Any]  # an object from a JSON file
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,23 +48,23 @@ class Run:
 
         Raises ValueError with the name of a damaged file.
         """
-        check_files(folder, FILES)
+        check_files(folder, files.FILES)
         if trial is not None:
             check_files(trial, ["params.json"])
         config = read_config(folder)
-        results, versions = _json(folder, "results.json"), _json(folder, "run.json") or {}
-        _check_changes(versions, folder.storage.shown("run.json"))
+        results, versions = files.read_json(folder, "results.json"), files.read_json(folder, "run.json") or {}
+        files.check_changes(versions, folder.storage.shown("run.json"))
         if results is not None:
             check_results(results, folder.storage.shown("results.json"))
         return cls(
             folder,
             name,
             config,
-            _rows(folder, "metrics.jsonl"),
+            files.rows(folder, "metrics.jsonl"),
             results,
             versions,
-            _rows(folder, "failures.jsonl"),
-            _json(trial, "params.json") or {} if trial else {},
+            files.rows(folder, "failures.jsonl"),
+            files.read_json(trial, "params.json") or {} if trial else {},
         )
 
     @functools.cached_property
@@ -138,12 +129,12 @@ class Run:
     @functools.cached_property
     def clients(self) -> pa.Table | None:
         """A row per client that took part: client, rounds, failures, last_round, report/*. None before the run ends."""
-        return self._table("clients.parquet", parquet_table, "client", "rounds")
+        return files.table(self.folder, "clients.parquet", parquet_table, "client", "rounds")
 
     @functools.cached_property
     def personal(self) -> pa.Table | None:
         """A row per client and split: client, split, and personal scores. None without `evaluation.personal_final`."""
-        return self._table("personal.tsv", lambda file: read_csv(file, None, *TSV), "client", "split")
+        return files.table(self.folder, "personal.tsv", files.tsv, "client", "split")
 
     def of_clients(self, metric: str) -> dict[str, float]:
         """Client -> its score, for a metric personal/<split>/<score>; a client without a score is missing."""
@@ -160,7 +151,7 @@ class Run:
     @functools.cached_property
     def trips(self) -> pa.Table | None:
         """A row per trip: round, client, class, model, start_s, end_s, fate, used, ... None without devices."""
-        found = self._table(trips_table.NAME, trips_table.read_parquet) if self.finished else None
+        found = files.table(self.folder, trips_table.NAME, trips_table.read_parquet) if self.finished else None
         if found is None and self.folder.exists(TRIPS):
             found = trips_table.read_lines(self.folder)
         return found
@@ -173,25 +164,14 @@ class Run:
 
     @functools.cached_property
     def audit(self) -> pa.Table | None:
-        """A row per candidate of the audit: client, inside (0 or 1), score. None without candidates."""
-        found = (self.results or {}).get("audit")
-        if isinstance(found, dict) and "inside" not in found:
-            return None
-        return self._table("audit.tsv", lambda file: read_csv(file, None, *TSV), "client", "inside", "score")
+        """A row per candidate of the audit: client, inside (0 or 1), score. None without candidates.
 
-    def _table(self, name: str, read: Callable[[pa.BufferReader], pa.Table], *columns: str) -> pa.Table | None:
-        """The table in a file, None without the file. ValueError: it is damaged, or lacks one of the columns."""
-        if not self.folder.exists(name):
+        None before the run ends too: only results.json tells whether audit.tsv is of an audit with candidates.
+        """
+        found = (self.results or {}).get("audit")
+        if self.results is None or (isinstance(found, dict) and "inside" not in found):
             return None
-        content = pa.BufferReader(self.folder.storage.read(name))
-        shown = self.folder.storage.shown(name)
-        try:
-            found = read(content)
-        except DAMAGED as error:
-            raise ValueError(f"{shown}: is damaged ({error}): remove it to continue without it") from error
-        if missing := [column for column in columns if column not in found.column_names]:
-            raise ValueError(f"{shown}: has no column {missing[0]}: remove it to continue without it")
-        return found
+        return files.table(self.folder, "audit.tsv", files.tsv, "client", "inside", "score")
 
     def column(self, metric: str) -> np.ndarray:
         """A metric over the rounds, float64 [len(rows)]; NaN where it was not measured."""
@@ -230,16 +210,38 @@ class Run:
         return {name: value for name, value in scores.items() if value is not None and not math.isnan(value)}
 
     def value(self, metric: str) -> float | None:
-        """The best round's score, else a total of the run, else the mean over the rounds; None if missing or NaN."""
-        totals: Mapping[str, float] = self.results or {}
-        if self.results is None and self.rows and metric.startswith(TOTALS):
-            totals = self.rows[-1]
-        elif self.results is None and self.rows and metric in SUMS:
-            totals = {metric: float(np.nansum(self.column(metric)))}
-        found = self.best.get(metric, totals.get(metric))
-        if metric not in {**self.best, **totals} and not np.isnan(column := self.column(metric)).all():
-            found = float(np.nanmean(column))
+        """The best round's score, else a total of the run, else one of the cohorts', else the mean over the rounds.
+
+        A personal score is that of the best round's cohort if such a score chose the round, else that of the last
+        cohort that was scored. None if the value is missing or NaN.
+        """
+        known = {**self._totals(metric), **self.best}
+        found = known.get(metric)
+        if metric not in known and not np.isnan(column := self.column(metric)).all():
+            found = self._of_cohort(column) if of_a_cohort(metric) else float(np.nanmean(column))
         return None if found is None or math.isnan(found) else float(found)
+
+    def rounds_of(self, metric: str) -> str:
+        """Whose rounds `value` is from, in words; "" for a score of the best round and for a total of the run."""
+        if metric in {**self._totals(metric), **self.best} or np.isnan(self.column(metric)).all():
+            return ""
+        if not of_a_cohort(metric):
+            return "the mean over the rounds"
+        return f"of the cohort of the {'best' if of_a_cohort(self.judge) else 'last scored'} round"
+
+    def _totals(self, metric: str) -> Mapping[str, Any]:
+        """What may hold the total of a metric over all rounds."""
+        if self.results is None and self.rows and metric.startswith(TOTALS):
+            return self.rows[-1]
+        if self.results is None and self.rows and metric in SUMS:
+            return {metric: float(np.nansum(self.column(metric)))}
+        return self.results or {}
+
+    def _of_cohort(self, column: np.ndarray) -> float:
+        """A personal score of the cohort of the best round if such a score chose it, else of the last scored one."""
+        known = np.flatnonzero(~np.isnan(column)).tolist()
+        best = [at for at in known if of_a_cohort(self.judge) and self.rows[at]["round"] == self.best.get("round")]
+        return float(column[(best or known)[-1]])
 
     @property
     def metrics(self) -> list[str]:
@@ -256,45 +258,3 @@ def known_metric(metric: str, runs: Iterable[Run]) -> str:
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names) or 'none yet'}"
         raise ValueError(f"no run has the metric {metric}; {hint}")
     return metric
-
-
-def _rows(folder: RunFolder, name: str) -> list[Json]:
-    rows = folder.rows(name)
-    for number, row in enumerate(rows, 1):
-        whole = isinstance(row, dict) and isinstance(row.get("round"), int)
-        if name == "metrics.jsonl":
-            whole = whole and not any(map(_is_word, row.values()))
-        else:
-            whole = whole and all(isinstance(row.get(key), str) for key in ("client", "reason"))
-        if not whole:
-            shown = f"{folder.storage.shown(name)}:{number}"
-            raise ValueError(f"{shown}: is not a row of a round: remove the line to continue without it")
-    return rows
-
-
-def _check_changes(versions: Json, shown: str) -> None:
-    """Raise ValueError, naming run.json, if it does not tell changes or nodes that differ as fedray writes them."""
-    changes = versions.get("changes", [])
-    for change in changes if isinstance(changes, list) else [None]:
-        if not _are_texts(change.get("differences") if isinstance(change, dict) else None):
-            raise ValueError(f"{shown}: changes must be a list of differences and rounds: restore it, or remove it")
-    if not _are_texts(versions.get("mixed", [])):
-        raise ValueError(f"{shown}: mixed must be a list of texts: restore it, or remove it")
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _json(folder: RunFolder, name: str) -> Json | None:
-    """The object in the file; None if there is no such file."""
-    if not folder.exists(name):
-        return None
-    try:
-        return folder.read_json(name)
-    except ValueError as error:
-        raise ValueError(f"{error}, or remove it to continue without it") from error
-
-
-def _is_word(value: object) -> bool:
-    return value is not None and not isinstance(value, int | float)

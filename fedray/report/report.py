@@ -106,7 +106,7 @@ def read(
     runs = discover.find(paths)
     place = paths[0] if len(paths) == 1 else "report"
     sweep, figures = sweep_description.read(RunFolder(place)) if len(paths) == 1 else (SweepDescription(), ())
-    if sweep.metric is not None and any(run.metrics for run in runs):
+    if sweep.metric is not None and all(run.finished for run in runs):  # some metrics exist from the end of a run on
         known_metric(sweep.metric, runs)
     swept = [key for key in sweep.keys if key not in groups.REPEATS and any(key in run.settings for run in runs)]
     found = groups.group(runs, group_by or swept, only=bool(group_by))

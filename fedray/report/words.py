@@ -52,6 +52,16 @@ def title(metric: str) -> str:
     return words + (f", {SEARCHES.get(search, search)}" if search else "")
 
 
+def of_clients(metric: str) -> bool:
+    """Whether a metric is a personal score of all clients at the end, personal/<split>/<score>."""
+    return metric.startswith("personal/") and metric.count("/") == 2
+
+
+def of_a_cohort(metric: str) -> bool:
+    """Whether a metric is a personal score of a round's cohort, personal/<score>."""
+    return metric.startswith("personal/") and not of_clients(metric)
+
+
 def unit(metric: str) -> str:
     """The unit in which a metric is shown: %, GB, Wh, s, or "" for a plain number."""
     if in_percent(metric):

@@ -242,9 +242,10 @@ def _ended(sweep: Sweep, folder: RunFolder, results: ResultGrid, trials: int, ro
         found = report.read(folder.place, audio=[root] if root is not None else [])
         print(f"report: {found.save()}")
         if ranked := found.ranked():
-            best, runs = ranked[0], len(ranked[0].values(sweep.metric))
+            best, metric = ranked[0], found.ranked_by
+            runs = len(best.values(metric))
             mean = f", the mean of {runs} trials" if runs > 1 else ""
-            print(f"best {sweep.metric}: {best.label} with {best.score(sweep.metric):.4g}{mean}")
+            print(f"best {metric}: {best.label} with {best.score(metric):.4g}{mean}")
     if folder.root is not None:  # Tune's own line names a temporary folder
         print(f"curves: tensorboard --logdir {quote(folder.place)}  # pip install 'fedray[tensorboard]'")
     print(f"experiment: {folder.place}")

@@ -10,6 +10,7 @@ import torch
 
 from fedray import report
 from fedray.report import privacy
+from fedray.report.drawing import inversions
 from fedray.report.drawing.audits import rates
 from fedray.runs.folder import RunFolder
 from tests.report.folders import config, write
@@ -79,9 +80,26 @@ def test_a_report_shows_what_an_inversion_reconstructs(tmp_path: Path) -> None:
     assert "## What updates give away of speech" in text and "## Audit" not in text
     assert "0.71 (0.60 to 0.80) | 0.20 | 60 | 20 |" in text and "0.66 (0.60 to 0.80)" in text
     assert (tmp_path / "out" / "figures" / "inversions.png").exists()
+    for spoiled in ({"true": drawn[0][0]}, {"true": drawn[0][0], "made": 1}, {"true": drawn[0][0], "made": drawn[0]}):
+        torch.save({"first": {"u0": spoiled}}, run / "audit.pt")
+        with pytest.raises(ValueError, match=r"audit.pt: is damaged \(u0: true and made must be log-mels"):
+            inversions.first(report.read(run).runs)
+    for content in ({"last": pairs}, {"first": 1}):
+        torch.save(content, run / "audit.pt")
+        with pytest.raises(ValueError, match=r"audit.pt: is damaged \(it has no reconstructions"):
+            inversions.first(report.read(run).runs)
     (run / "audit.pt").write_bytes(b"no tensors")
     with pytest.raises(ValueError, match=r"audit.pt: is damaged"):
         report.read(run).save(tmp_path / "out")
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_a_run_that_is_resumed_may_have_the_table_of_another_audit(tmp_path: Path) -> None:
+    """results.json is not there yet and says nothing about audit.tsv, which holds no candidates."""
+    run = write(tmp_path / "run", played=2)
+    (run / "audit.tsv").write_text("client\tattribute\tvalue\tguess\tscore\nann\tgender\tf\tm\t-0.5\n")
+    read = report.read(run)
+    assert read.runs[0].audit is None and Path(read.save()).exists()
 
 
 @pytest.mark.usefixtures("unrendered")

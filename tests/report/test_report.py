@@ -187,6 +187,20 @@ def test_a_sweep_that_is_under_way(tmp_path: Path) -> None:
     )
 
 
+def test_a_sweep_whose_metric_does_not_exist_yet(tmp_path: Path) -> None:
+    """It ranks by the report's own metric until a run has the sweep's."""
+    for name, wrong in (("bad", 0.6), ("good", 0.1)):
+        write(tmp_path / name / "run", config(algorithm__alpha=wrong), best=sentences(200, wrong=wrong))
+    asked = {"keys": ["algorithm.alpha"], "metric": "personal/test/macro_f1", "mode": "max"}
+    (tmp_path / "sweep.json").write_text(json.dumps(asked))
+    with pytest.raises(ValueError, match="no run has the metric personal/test/macro_f1"):
+        report.read(tmp_path)
+    write(tmp_path / "new" / "run", config(algorithm__alpha=0.9), played=1)
+    found = report.read(tmp_path)
+    assert found.ranked_by == "test/wer" and [group.label for group in found.ranked()] == ["alpha=0.1", "alpha=0.6"]
+    assert Path(found.save()).exists()
+
+
 def test_an_experiment_on_object_storage(tmp_path: Path) -> None:
     with s3() as new:
         place = new()
@@ -263,17 +277,6 @@ def test_repeated_runs_and_few_speakers_are_told(tmp_path: Path) -> None:
     assert len(found.groups[0].runs) == 3
     assert "Same settings and seed as another run of their row, but counted too: one." in found.caption
     assert "speakers, the interval is too narrow." in found.caption
-
-
-def test_personal_models_improve_by_the_scores_of_their_cohorts(tmp_path: Path) -> None:
-    """The shared model is best in the last of three rounds; personal models, by their cohorts, in the first."""
-    folder = write(tmp_path / "run")
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    scored = [row | {"personal/accuracy": 90.0 - at, "personal/own_accuracy": 50.0 + at} for at, row in enumerate(rows)]
-    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in scored))
-    (run,) = report.read(folder).runs
-    assert run.still_improving("test/wer") and run.still_improving("personal/own/accuracy")
-    assert not run.still_improving("personal/test/accuracy") and not run.still_improving("personal/accuracy")
 
 
 def test_where_a_language_model_makes_the_labels_its_wer_is_compared(tmp_path: Path) -> None:

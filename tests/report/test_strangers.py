@@ -139,6 +139,8 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a configuration elsewhere": ("config.yaml", linked, "config.yaml: is a link that leads out of the run folder"),
     "scores elsewhere": ("results.json", linked, "results.json: is a link that leads out of the run folder"),
     "a table elsewhere": ("audit.tsv", linked, "audit.tsv: is a link that leads out of the run folder"),
+    "reconstructions elsewhere": ("audit.pt", linked, "audit.pt: is a link that leads out of the run folder"),
+    "large reconstructions": ("audit.pt", lambda path: sparse(path, 10**12), "audit.pt: is larger than 1,000 MB"),
     "a pipe": ("failures.jsonl", piped, "failures.jsonl is a named pipe, not a file"),
     "a Parquet bomb": ("clients.parquet", repeated, "clients.parquet: is damaged (it holds 30,000,000 rows"),
     "endless speech": ("predictions.tsv", endless, "predictions.tsv: a text has more than 50,000 bytes"),

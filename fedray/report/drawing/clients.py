@@ -15,7 +15,7 @@ from fedray.report.bootstrap import by_unit
 from fedray.report.canvas import GREY
 from fedray.report.comparison import Comparison
 from fedray.report.drawing.common import Series, having, side_by_side
-from fedray.report.errors import of_labels
+from fedray.report.errors import LABELS, of_labels
 from fedray.report.figures import Labels, Participation, Personal, Speakers
 from fedray.report.groups import Group
 from fedray.report.recorded import Run
@@ -54,7 +54,7 @@ def labels(figure: Labels, comparison: Comparison) -> Canvas:
         marks = of_labels(group.finished, figure.metric, "seed")
         found.append(Series(group.label if len(comparison.groups) > 1 else "", colour, best, marks))
     if not found:
-        raise ValueError(f"no finished run has scored {figure.metric} by label")
+        raise ValueError(f"no finished run has scored {figure.metric} by 2 to {LABELS} labels or groups")
     names = list(dict.fromkeys(name for series in found for name in series.values))
     words = figure.title or f"{title(figure.metric)} of each label"
     return side_by_side(words, names, found, comparison.first_model, with_unit(figure.metric))

@@ -13,11 +13,12 @@ from fedray.report import canvas
 from fedray.report.canvas import WIDTH
 from fedray.report.comparison import Comparison
 from fedray.report.figures import Inversions
+from fedray.report.files import INVERTED
 from fedray.report.privacy import part
 from fedray.report.recorded import Run
 from fedray.storage.serialize import loads
 
-FILE, SHOWN = "audit.pt", 4
+SHOWN = 4
 ROW, TOP = 1.7, 0.5  # inches
 Pairs = Mapping[str, Mapping[str, Features]]  # utterance -> "true" and "made" log-mels
 
@@ -53,7 +54,7 @@ def inversions(figure: Inversions, comparison: Comparison) -> Canvas:
 
 def there(run: Run) -> bool:
     """Whether a run has reconstructions, without a look into the file."""
-    return part(run, "audit").get("kind") == "inversion" and run.folder.exists(FILE)
+    return part(run, "audit").get("kind") == "inversion" and run.folder.exists(INVERTED)
 
 
 def first(runs: Sequence[Run]) -> Pairs:
@@ -62,8 +63,20 @@ def first(runs: Sequence[Run]) -> Pairs:
 
 
 def _pairs(run: Run) -> Pairs:
+    """The reconstructions of a run. ValueError names a file that holds anything else."""
+    shown = run.folder.storage.shown(INVERTED)
     try:
-        return cast(Pairs, loads(run.folder.storage.read(FILE), FILE)[MODELS[0]])
-    except (ValueError, KeyError) as error:
-        shown = run.folder.storage.shown(FILE)
+        found = loads(run.folder.storage.read(INVERTED), INVERTED).get(MODELS[0])
+        if not isinstance(found, dict):
+            raise ValueError(f"it has no reconstructions from the {MODELS[0]} model")
+        for name, both in found.items():
+            if not isinstance(both, dict) or not _are_features(both.get("true"), both.get("made")):
+                raise ValueError(f"{name}: true and made must be log-mels of as many bins")
+    except ValueError as error:
         raise ValueError(f"{shown}: is damaged ({error}): remove it to continue without it") from error
+    return cast(Pairs, found)
+
+
+def _are_features(true: object, made: object) -> bool:
+    both = [one for one in (true, made) if isinstance(one, np.ndarray) and one.ndim == 2 and one.size]
+    return len(both) == 2 and both[0].shape[1] == both[1].shape[1]
