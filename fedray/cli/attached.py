@@ -22,6 +22,8 @@ from fedray.core.texts import printable, rich_text
 if TYPE_CHECKING:
     from fedray.runs.folder import RunFolder
 
+LAST_PORT = 65535
+
 
 def add_to(commands: Commands) -> None:
     """Add the command that lists runs, and those that attach to one in progress."""
@@ -48,7 +50,7 @@ def add_to(commands: Commands) -> None:
         "folders", nargs="+", metavar="RUN", help="a run folder; with --web several, or a sweep's folder"
     )
     watch.add_argument("--web", action="store_true", help="print the address of a page, and serve it until Ctrl-C")
-    watch.add_argument("--port", type=int, metavar="N", help="with --web: the page's port (default: a free one)")
+    watch.add_argument("--port", type=_port, metavar="N", help="with --web: the page's port (default: a free one)")
     stop = command(
         commands,
         "stop",
@@ -59,6 +61,13 @@ def add_to(commands: Commands) -> None:
     stop.add_argument("folder", metavar="RUN", help="a run folder")
     stop.add_argument("--now", action="store_true", help="end at once; the current round is lost")
     stop.add_argument("--no-wait", action="store_true", help="return without waiting for the end")
+
+
+def _port(text: str) -> int:
+    """A port of --port; 0 is a free one. argparse.ArgumentTypeError: it is none."""
+    if not text.isascii() or not text.isdigit() or int(text) > LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: choose a number from 0 to {LAST_PORT}")
+    return int(text)
 
 
 def show(options: argparse.Namespace, console: Console) -> int:
@@ -96,11 +105,11 @@ def _changed(folder: RunFolder) -> float:
 
 def _state_and_round(folder: RunFolder) -> tuple[str, str]:
     """`running` and `12 of 50`; damage is told in place of the state."""
-    from fedray.runs.standing import ATTACH, active, standing
+    from fedray.runs.standing import READ, active, standing
     from fedray.runs.strangers import check_files, read_config
 
     try:
-        check_files(folder, ["results.json", "error.txt", ATTACH])
+        check_files(folder, READ)
         ended = standing(folder)
         rounds = read_config(folder).get("rounds")
         if not isinstance(rounds, int):
@@ -198,7 +207,12 @@ def stop(options: argparse.Namespace) -> int:
 
 
 def _folder(name: str) -> RunFolder:
+    """A run folder, which may come from anybody. ValueError: a file that `watch` and `stop` read leads out of it."""
     from fedray.runs import places
-    from fedray.runs.folder import RunFolder
+    from fedray.runs.folder import METRICS, RunFolder
+    from fedray.runs.standing import READ
+    from fedray.runs.strangers import check_files
 
-    return RunFolder(places.place(name))
+    folder = RunFolder(places.place(name))
+    check_files(folder, (*READ, METRICS))
+    return folder

@@ -75,7 +75,9 @@ def read(path: Path, overrides: Iterable[str] = ()) -> Source:
 def own_overrides(path: Path) -> list[str]:
     """The keys that a YAML file sets itself, not those of the file it extends, as overrides; without its name."""
     values, _ = _read_one(path, ())
-    return [override(key, value) for key, value in dotted(values).items() if key not in ("name", "extends")]
+    return [
+        override(key, value, unresolved=True) for key, value in dotted(values).items() if key not in ("name", "extends")
+    ]
 
 
 def from_mapping(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
@@ -179,16 +181,19 @@ def _from_override(override: str) -> Values:
     return _plain(OmegaConf.from_dotlist([override]))
 
 
-def as_value(text: str) -> str:
-    """A text as the VALUE of an override `key=VALUE`: quoted if YAML or an interpolation would read it otherwise."""
+def as_value(text: str, unresolved: bool = False) -> str:
+    """A text as the VALUE of an override `key=VALUE`: quoted if YAML or an interpolation would read it otherwise.
+
+    `unresolved`: the text is as a file has it, and its interpolations stay interpolations.
+    """
     if re.fullmatch(r"[\w./~@%+=:-]*[\w./]", text) and OmegaConf.from_dotlist([f"key={text}"]).key == text:
         return text
-    return json.dumps(text.replace("${", "\\${"), ensure_ascii=False)
+    return json.dumps(text if unresolved else text.replace("${", "\\${"), ensure_ascii=False)
 
 
-def override(key: str, value: object) -> str:
-    """The override `key=value`."""
-    return f"{key}={as_value(value) if isinstance(value, str) else json.dumps(value)}"
+def override(key: str, value: object, unresolved: bool = False) -> str:
+    """The override `key=value`; `unresolved` as for `as_value`."""
+    return f"{key}={as_value(value, unresolved) if isinstance(value, str) else json.dumps(value)}"
 
 
 def _resolved(values: Values, origins: dict[str, str], replaced: tuple[Replaced, ...]) -> Source:

@@ -37,9 +37,10 @@ def to_onnx(run: str | os.PathLike[str]) -> tuple[str, float]:
     """
     folder = RunFolder(places.place(run))
     folder.check_is_run()
+    if not folder.exists("results.json"):  # a run that is resumed still has the model of before
+        raise ValueError(f"{folder.place} has no results.json: the run has not finished: `fedray resume` continues it")
     if not folder.exists("model/model.pt"):
-        why = "the run has not finished" if not folder.exists("results.json") else "the run saved another kind of model"
-        raise ValueError(f"{folder.place} has no model/model.pt: {why}")
+        raise ValueError(f"{folder.place} has no model/model.pt: the run saved another kind of model")
     check_own(folder, "config.yaml", "model/model.pt", "model/hyperparams.yaml")
     given = folder.root / "config.yaml" if folder.root is not None else read_config(folder)
     config, _ = load(given)

@@ -32,6 +32,7 @@ from fedray.experiment.private import paced_by
 from fedray.experiment.result import Result
 from fedray.runs import places
 from fedray.runs.folder import RunFolder
+from fedray.runs.scores import check_results
 from fedray.runs.strangers import check_own, read_config
 from fedray.training import compiling
 
@@ -129,7 +130,7 @@ def resume(
     register(algorithms)
     overrides = list(overrides)
     checked, source = reopen(opened, overrides)
-    if opened.exists("results.json") and checked.rounds == max(opened.saved_rounds(), default=None):
+    if _has_ended(opened, checked):
         return Result.read(where)  # nothing is left to do
     session.connect(lasting=detach)
     shares = share(checked.engine, session.resources())
@@ -141,6 +142,22 @@ def resume(
     described = carried_on(opened, now, paced_by(checked, program.algorithm), accept_changes, remedy)
     shares = fitted(checked, program, shares, session.resources())
     return start(checked, source, program, shares, where, described, detach)
+
+
+def _has_ended(folder: RunFolder, config: Config) -> bool:
+    """Whether the results are those of the newest checkpoint, and rounds or patience have ended there.
+
+    ValueError names a damaged results.json.
+    """
+    saved, patience = max(folder.saved_rounds(), default=None), config.evaluation.patience
+    if saved is None or not folder.exists("results.json"):
+        return False
+    if config.rounds == saved or patience is None:
+        return config.rounds == saved
+    results = folder.read_json("results.json")
+    check_results(results, folder.storage.shown("results.json"), ("rounds",))
+    waited = saved - int(results["best"]["round"])
+    return bool(results["rounds"] == saved and waited >= patience)
 
 
 def start(

@@ -11,6 +11,7 @@ from fedray.runs.folder import RunFolder
 from fedray.runs.scores import TOTALS, check_results
 
 ATTACH = "driver.json"  # in a run folder: the address of the driver that is using it
+READ = ("results.json", "error.txt", ATTACH)  # what tells how a run stands
 
 
 @dataclass(frozen=True)

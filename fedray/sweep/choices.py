@@ -16,7 +16,7 @@ from fedray.report.sweep_description import NAME as DESCRIPTION
 from fedray.runs.folder import RunFolder
 from fedray.runs.strangers import check_own
 from fedray.sweep import tuning
-from fedray.sweep.space import grid_values, is_conditional, shown
+from fedray.sweep.space import described, grid_values, is_conditional, shown
 from fedray.sweep.study import Sweep, check_space, read_bases
 
 DRAWS, SMOKE_DRAWS = 8, 2  # trials of a random or optuna search by default; those of Optuna with --smoke
@@ -75,6 +75,8 @@ def resumed(sweep: Sweep, folder: RunFolder, options: argparse.Namespace) -> Cho
             "restore it, or begin a new sweep with another --out"
         )
     before = Choices(**{field.name: values[field.name] for field in fields(Choices)})
+    by_1_0 = {key: described(domain) for key, domain in sweep.space.items() if before.space.get(key) == shown(domain)}
+    before = replace(before, space=before.space | by_1_0)  # fedray 1.0 wrote less about a domain
     if (before.name, before.keys) != (sweep.name, list(sweep.space)):
         raise ValueError(
             f"{folder.place} holds the sweep {before.name} of {', '.join(before.keys)}: choose another --out"
@@ -114,7 +116,7 @@ def _present(sweep: Sweep, options: argparse.Namespace) -> Choices:
         mode=sweep.direction,
         reference=sweep.reference,
         figures=[figure.described() for figure in sweep.figures],
-        space={key: shown(domain) for key, domain in sweep.space.items()},
+        space={key: described(domain) for key, domain in sweep.space.items()},
         names={name: dict(texts) for name, texts in sweep.names.items()},
         settings=list(sweep.settings),
         small=list(sweep.small),

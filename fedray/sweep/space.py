@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 import yaml
 from ray import tune
-from ray.tune.search.sample import Categorical, Domain, Function
+from ray.tune.search.sample import Categorical, Domain, Function, Quantized, Sampler
 from ray.tune.search.variant_generator import RecursiveDependencyError
 
 Space = Mapping[str, object]  # key of the configuration, or a name -> domain
@@ -48,6 +51,42 @@ def shown(domain: object) -> str:
         assert isinstance(domain, Domain)
         return f"{type(domain).__name__} {domain.domain_str}"
     return ", ".join(map(str, found))
+
+
+def described(domain: object) -> str:
+    """The domain in words that differ for domains whose trials differ, other than the words of `shown`."""
+    if isinstance(domain, Function):
+        return f"{shown(domain)}, by the function {hashlib.sha256(_told(domain.func).encode()).hexdigest()[:16]}"
+    if isinstance(domain, Domain) and options(domain) is None:
+        return f"{shown(domain)} {_sampling(domain.get_sampler())}"
+    return shown(domain)
+
+
+def _sampling(sampler: Sampler) -> str:
+    """How a sampler draws: `Quantized(Normal(mean=0, sd=1), q=0.1)`."""
+    inner = [_sampling(sampler.sampler)] if isinstance(sampler, Quantized) else []
+    given = [f"{name}={value}" for name, value in sorted(vars(sampler).items()) if not isinstance(value, Sampler)]
+    return f"{type(sampler).__name__.strip('_')}({', '.join(inner + given)})"
+
+
+def _told(value: object) -> str:
+    """A value that a function depends on, and the function itself, in words that are the same in every process."""
+    if isinstance(value, FunctionType):
+        closed = [cell.cell_contents for cell in value.__closure__ or ()]
+        inner = [one.__code__ if isinstance(one, FunctionType) else one for one in closed]  # which may call itself
+        return _told((value.__code__, value.__defaults__, value.__kwdefaults__, *inner))
+    if isinstance(value, partial):
+        return _told((value.func, value.args, value.keywords))
+    if isinstance(value, CodeType):
+        return _told((value.co_code, value.co_names, value.co_varnames, value.co_consts))
+    if isinstance(value, Mapping):
+        return _told(tuple(value.items()))
+    if isinstance(value, set | frozenset):  # whose order differs between processes
+        return f"{{{', '.join(sorted(map(_told, value)))}}}"
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_told, value))})"
+    plain = isinstance(value, str | bytes | int | float | complex | None)
+    return repr(value) if plain else type(value).__qualname__  # other values may show an address
 
 
 def widened(space: Space, axes: Iterable[str]) -> dict[str, object]:

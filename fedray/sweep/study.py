@@ -123,7 +123,7 @@ def _known(base: Mapping[str, object], kind: str) -> list[str]:
         return []
     kept = []
     for key, value in dotted(section, "algorithm.").items():
-        again = override(key, value)
+        again = override(key, value, unresolved=True)
         try:
             experiment.load(base, [f"algorithm.kind={kind}", again])
         except ConfigError as error:

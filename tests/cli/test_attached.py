@@ -71,3 +71,23 @@ def test_runs_are_listed_with_their_states(
     assert lines[-1][0] == "e", "the newest last"
     assert main(["runs", str(tmp_path / "study")]) == 0
     assert capsys.readouterr().out.splitlines()[0] == str(tmp_path / "study")
+
+
+@pytest.mark.parametrize("name", ["error.txt", "driver.json", "results.json", "metrics.jsonl"])
+@pytest.mark.parametrize("command", ["watch", "stop"])
+def test_a_link_out_of_the_folder_is_not_followed(
+    command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secret.txt").write_text("hunter2\n")
+    run = folder(tmp_path, "run", 3)
+    (run / name).symlink_to(tmp_path / "secret.txt")
+    assert main([command, str(run)]) == 2
+    said = capsys.readouterr()
+    assert f"{name}: is a link that leads out of the run folder" in said.err and "hunter2" not in said.err + said.out
+
+
+@pytest.mark.parametrize("port", ["70000", "-1", "http"])
+def test_what_is_no_port_is_refused(port: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["watch", str(folder(tmp_path, "run", 3)), "--web", f"--port={port}"])
+    assert ended.value.code == 2 and f"'{port}' is no port: choose a number from 0 to 65535" in capsys.readouterr().err

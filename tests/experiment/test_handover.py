@@ -38,6 +38,7 @@ def finished(folder: Path, settings: dict[str, Any]) -> tuple[Any, Any, Any]:
         torch.nn.init.normal_(flat.model.ctc_head.w.weight, 0.0, 3.0)  # otherwise it may repeat one token
     params = flat.read()
     task.export(params, folder / "run" / "model")
+    (folder / "run" / "results.json").touch()
     (folder / "run" / "config.yaml").write_text(yaml.safe_dump(plain(config)), encoding="utf-8")
     return task, data, params
 
@@ -146,5 +147,8 @@ def test_what_cannot_be_exported_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises((ValueError, StorageError), match=r"model.pt does not fit the model"):
         to_onnx(run)
     (run / "model" / "model.pt").unlink()
-    with pytest.raises(ValueError, match=r"has no model/model.pt: the run has not finished"):
+    with pytest.raises(ValueError, match=r"has no model/model.pt: the run saved another kind of model"):
+        to_onnx(run)
+    (run / "results.json").unlink()
+    with pytest.raises(ValueError, match=r"has no results.json: the run has not finished"):
         to_onnx(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from rich.console import Console
 import fedray
 from fedray import report
 from fedray.cli.outcome import show_results
+from fedray.experiment import launch
 from fedray.runs.folder import RunFolder
 from tests.report.folders import config, sentences, write
 
@@ -98,3 +100,30 @@ def test_a_run_that_has_not_ended_says_so(tmp_path: Path) -> None:
     assert "continues without this process" in fedray.Result(tmp_path, {})._repr_html_()
     with pytest.raises(ValueError, match="holds no finished run: it has no results.json"):
         fedray.Result.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "patience", "best", "ended"),
+    [(3, None, 3, True), (9, None, 1, False), (9, 2, 1, True), (9, 3, 1, False), (9, 2, 2, False)],
+)
+def test_a_run_that_rounds_or_patience_have_ended_is_shown(
+    rounds: int, patience: int | None, best: int, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After three rounds; a run that has not ended would connect to Ray to go on."""
+    folder = write(tmp_path / "run", config())
+    (folder / "checkpoints" / "round_000003").mkdir(parents=True)
+    results = json.loads((folder / "results.json").read_text())
+    results["best"]["round"] = best
+    (folder / "results.json").write_text(json.dumps(results))
+    asked = SimpleNamespace(rounds=rounds, evaluation=SimpleNamespace(patience=patience))
+    monkeypatch.setattr(launch, "reopen", lambda folder, overrides: (asked, None))
+
+    def connect(**_: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(launch.session, "connect", connect)
+    if not ended:
+        with pytest.raises(InterruptedError):
+            fedray.resume(folder)
+    else:
+        assert fedray.resume(folder).results == results

@@ -72,6 +72,19 @@ def test_a_sweep_whose_base_has_changed_is_refused(begun: RunFolder) -> None:
         resumed(begun)
 
 
+def test_a_range_that_is_drawn_from_otherwise_is_refused(begun: RunFolder) -> None:
+    """fedray 1.0 wrote only the range, which stays good."""
+    drawn = replace(SWEEP, space={LR: tune.uniform(0.1, 1.0)})
+    values = asdict(choices._present(drawn, _parse(drawn, ["rounds=5"])))
+    begun.write_json("sweep.json", values)
+    assert resumed(begun, sweep=drawn).space == {LR: "Float (0.1, 1.0) Uniform()"}
+    changed = replace(SWEEP, space={LR: tune.loguniform(0.1, 1.0)})
+    with pytest.raises(ValueError, match=r"space: .*: Float \(0.1, 1.0\) Uniform\(\) -> Float \(0.1, 1.0\) LogUniform"):
+        resumed(begun, sweep=changed)
+    begun.write_json("sweep.json", values | {"space": {LR: "Float (0.1, 1.0)"}})
+    assert resumed(begun, sweep=drawn).keys == [LR]
+
+
 def test_the_figures_of_a_sweep_may_change(begun: RunFolder) -> None:
     found = resumed(begun, sweep=replace(SWEEP, question="How slow?", figures=[Bars()]))
     assert found.question == "How slow?" and found.figures == [Bars().described()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +109,37 @@ def test_the_command_line_adds_axes() -> None:
     for axis in ("data.options.fold", "data.options.fold=3", "=[1]", "seed=[]", "seed=[1"):
         with pytest.raises(ValueError, match="give a key and a list of values, such as"):
             space.widened(base, [axis])
+
+
+DOMAINS = [
+    tune.uniform(0.1, 1.0),
+    tune.loguniform(0.1, 1.0),
+    tune.quniform(0.0, 1.2, 0.1),
+    tune.quniform(0.0, 1.2, 0.3),
+    tune.randn(0.0, 1.0),
+    tune.randn(2.0, 1.0),
+    tune.randn(2.0, 3.0),
+    tune.randint(1, 10),
+    tune.lograndint(1, 10),
+    tune.sample_from(lambda config: 0.01),
+    tune.sample_from(lambda config: 0.02),
+    tune.sample_from(lambda config: config["a"]),
+    tune.sample_from(lambda config: config["b"]),
+    tune.sample_from(lambda config: 1 if config["kind"] in {"a", "b"} else 0),
+    tune.sample_from(partial(lambda config, least: least, least=1)),
+    tune.sample_from(partial(lambda config, least: least, least=2)),
+]
+
+
+def test_domains_whose_trials_differ_are_described_differently() -> None:
+    found = [space.described(domain) for domain in DOMAINS]
+    assert len(set(found)) == len(found)
+    assert found[3] == "Float (0.0, 1.2) Quantized(Uniform(), q=0.3)"
+    assert found == [space.described(domain) for domain in DOMAINS]
+    assert space.described(tune.grid_search([1, 2])) == "1, 2" == space.shown(tune.choice([1, 2]))
+
+
+def test_the_order_of_a_set_does_not_matter() -> None:
+    """It differs between processes for texts, and by what came first for numbers that fall into one place."""
+    one, other = frozenset([0, 8]), frozenset([8, 0])
+    assert list(one) != list(other) and space._told(one) == space._told(other)

@@ -14,6 +14,7 @@ import yaml
 from ray import tune
 
 from fedray import experiment
+from fedray.config.source import from_mapping
 from fedray.core.parallel import serial
 from fedray.engine.driver import session
 from fedray.runs import places
@@ -66,6 +67,18 @@ def test_a_configurations_own_keys_apply_to_all_trials_except_swept_ones(base: P
     config, _ = trials_of(sweep(), given).config({"algorithm.client.lr": 0.2})
     client = config.algorithm.settings.client
     assert (config.name, config.rounds, client.batch, client.lr, config.cohort.size) == ("a", 8, 4, 0.2, 3)
+
+
+def test_interpolations_of_a_file_stay_interpolations(base: Path) -> None:
+    """Those of --with, and those that a sweep over kinds keeps; a text that only looks like one stays a text."""
+    (base.parent / "corpus.yaml").write_text("seed: ${rounds}\ndata: {root: '/c/\\${a}', seed: '${seed}'}\n")
+    given = _of_configuration(sweep(), _parse(sweep(), ["--with", "corpus.yaml"]))
+    wanted = {"rounds": 7, "seed": 7, "data": {"root": "/c/${a}", "seed": 7}}
+    assert from_mapping({"rounds": 7}, given).values == wanted
+    base.write_text(base.read_text().replace("batch: 3", "batch: '${cohort.size}'"))
+    asked = sweep(space={"algorithm.kind": tune.grid_search(["fedprox"])})
+    config, _ = trials_of(asked).config({"algorithm.kind": "fedprox"})
+    assert config.algorithm.settings.client.batch == 2
 
 
 def test_names_and_keys_in_braces_stand_for_the_trials_values(base: Path) -> None:

@@ -15,6 +15,8 @@ from fedray.runs.failures_table import FailuresTable
 from fedray.runs.folder import Progress, RunFolder, write_clients
 from fedray.runs.group_scores import GroupScores
 
+ONNX = ("model/model.onnx", "model/stream.py")  # of `fedray export`
+
 
 class Ending:
     """What a run does after its last round."""
@@ -75,10 +77,22 @@ class Ending:
         if signatures := dict(self.algorithm.signatures):
             results["signatures"] = signatures
         chosen = state(best)
+        self._remove_onnx()
         self.folder.export("model", lambda path: self.algorithm.export(chosen, path))
         self.folder.settle()
         self.folder.write_json("results.json", results)  # last: a run that has it is finished
         return results
+
+    def _remove_onnx(self) -> None:
+        """Remove what `fedray export` wrote before a run was resumed: it would lie beside a new model.
+
+        First, so that it never does, even if this process is killed.
+        """
+        if found := [name for name in ONNX if self.folder.exists(name)]:
+            for name in found:
+                self.folder.remove(name)
+            words = f"{' and '.join(found)} held the model before, and are removed: `fedray export` writes them again"
+            self.note("warning", {"text": words})
 
     def _personal(self, progress: Progress) -> dict[str, Any]:
         """Score the personal models of all clients that ever took part; returns plain means over the clients.
