@@ -98,7 +98,7 @@ class UrbanSound8K(Ranged):
         }
         manifest = assemble(table.path, table.lines, columns, home / "audio", parallel)
         long = manifest.array("seconds") >= self.min_seconds
-        short = [manifest.column("utterance")[row] for row in np.flatnonzero(~long)]
+        short = [f"{name}.wav" for name, enough in zip(manifest.column("utterance"), long, strict=True) if not enough]
         leave_out(table.path, len(names), {f"shorter than {self.min_seconds} s": short})
         chosen = {"test": self.test_folds, "dev": self.development()}
         chosen["train"] = [fold for fold in FOLDS if fold not in (*chosen["test"], *chosen["dev"])]
