@@ -84,7 +84,7 @@ class PrecomputedSettings(FeatureSettings):
             raise unusable(f"has features of {name} of the shape {list(found.shape)}, not [frames, {self.bins}]")
         if not np.isfinite(found).all():
             raise unusable(f"has NaN or infinity in the features of {name}")
-        return torch.from_numpy(found.astype(np.float32))  # also from types and byte orders that torch lacks
+        return torch.from_numpy(found.astype(np.float64))  # also from types and byte orders that torch lacks
 
     def depends(self, manifest: Manifest) -> Any:
         if self.path is None:
