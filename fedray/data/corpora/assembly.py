@@ -27,6 +27,7 @@ class Told(UserWarning):
 
 Column = Sequence[str | float]
 Header = TypeVar("Header", float, Shape)
+Value = TypeVar("Value")
 MEASURED = 500  # files in a work item
 MISSING = "missing"  # what `measure` says of a path without a file
 LEAST_SECONDS = math.ulp(0.0)  # an utterance lasts longer than 0 s
@@ -52,6 +53,11 @@ def check_fetched(path: Path) -> None:
     """Raise ValueError if the file is a Git LFS stub."""
     if is_lfs_stub(path):
         raise ValueError(f"{path} is a Git LFS stub: fetch the file with `git lfs pull`")
+
+
+def by_id(ids: Sequence[str], values: Sequence[Value]) -> dict[str, Value]:
+    """Utterance -> its value in a table; of a repeated id the first, which is the row that `data.skip_broken` keeps."""
+    return dict(zip(reversed(ids), reversed(values), strict=True))
 
 
 def assemble(

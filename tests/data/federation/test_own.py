@@ -13,25 +13,17 @@ from fedray.data.corruption import CorruptionSettings
 from fedray.data.features.log_mel import LogMelSettings
 from fedray.data.federation.audited import AuditedSpeech
 from fedray.data.federation.settings import DataSettings
-from fedray.data.federation.speech_data import SpeechData, federate
+from fedray.data.federation.speech_data import federate
 from fedray.data.manifest import Manifest
 from tests import speech
-
-
-@pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
-    return speech.splits(tmp_path_factory.mktemp("tones"), speakers=10, utterances=3)
-
-
-def build(splits: dict[str, Manifest], tmp_path: Path, settings: DataSettings) -> SpeechData:
-    return speech.federation(splits, settings, tmp_path)
 
 
 def test_clients_hold_out_a_part_of_their_own(splits: dict[str, Manifest], tmp_path: Path) -> None:
     """Each client holds out one of its three utterances, which no setting damages; the other splits stay."""
     wrong = CorruptionSettings(label_errors=1.0)
-    plain, clean = build(splits, tmp_path, DataSettings()), build(splits, tmp_path, DataSettings(own_share=0.3))
-    data = build(splits, tmp_path, DataSettings(own_share=0.3, corruption=wrong))
+    plain = speech.federation(splits, DataSettings(), tmp_path)
+    clean = speech.federation(splits, DataSettings(own_share=0.3), tmp_path)
+    data = speech.federation(splits, DataSettings(own_share=0.3, corruption=wrong), tmp_path)
     assert list(data.splits()) == [*plain.splits(), "own"] and len(data.evaluation("own")) == len(data.client_ids())
     for client in data.client_ids():
         own, everything = data.client_part(client, "own"), plain.load(client)
@@ -44,11 +36,11 @@ def test_clients_hold_out_a_part_of_their_own(splits: dict[str, Manifest], tmp_p
     again = pickle.loads(pickle.dumps(data))
     assert again.client_part("s00", "own").ids == data.client_part("s00", "own").ids
     with pytest.raises(ValueError, match="data.own_share makes a split own, and the corpus has one"):
-        build(splits | {"own": splits["test"]}, tmp_path, DataSettings(own_share=0.3))
+        speech.federation(splits | {"own": splits["test"]}, DataSettings(own_share=0.3), tmp_path)
 
 
 def test_what_clients_outside_an_audit_hold_out_is_not_scored(splits: dict[str, Manifest], tmp_path: Path) -> None:
-    data = build(splits, tmp_path, DataSettings(own_share=0.3))
+    data = speech.federation(splits, DataSettings(own_share=0.3), tmp_path)
     outside, *inside = data.client_ids()
     audited = pickle.loads(pickle.dumps(AuditedSpeech(data, {outside: False}, 1)))
     assert set(audited.evaluation("own").speakers) == set(inside)

@@ -24,11 +24,6 @@ from tests import speech
 FEATURES = LogMelSettings(sample_rate=speech.RATE, bins=20)
 
 
-@pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
-    return speech.splits(tmp_path_factory.mktemp("tones"), speakers=10, utterances=3)
-
-
 def build(splits: dict[str, Manifest], tmp_path: Path, settings: DataSettings) -> SpeechData:
     return speech.federation(splits, settings, tmp_path)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble
+from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, assemble, by_id
 from fedray.data.corpora.formats.listed import SPLITS, USUAL_SPLITS, Listed, below
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
@@ -59,9 +59,8 @@ class Tsv(Listed):
             return {split: manifest}
         rows: dict[str, list[int]] = {}
         known = {name: name for name in SPLITS} | USUAL_SPLITS | self.split_names
-        places = list(zip(table.lines, names, strict=True))
-        first = dict(reversed(list(zip(ids, places, strict=True))))
-        for row, utterance in enumerate(manifest.column("utterance")):  # data.skip_broken leaves rows out
+        first = by_id(ids, list(zip(table.lines, names, strict=True)))
+        for row, utterance in enumerate(manifest.column("utterance")):
             line, name = first[utterance]
             if name not in known:
                 where = f"{path}:{line}"

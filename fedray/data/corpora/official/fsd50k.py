@@ -10,7 +10,7 @@ import numpy as np
 
 from fedray.core.parallel import Parallel
 from fedray.core.texts import read_text
-from fedray.data.corpora.assembly import Column, assemble, check_fetched
+from fedray.data.corpora.assembly import Column, assemble, by_id, check_fetched
 from fedray.data.corpora.official.layout import find_home, leave_out, names_in, required
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
@@ -45,8 +45,8 @@ class Fsd50k:
             if name not in SPLITS:
                 where = f"{table.path}:{table.lines[row]}"
                 raise ValueError(f"{where}: split must be train or val, not {name!r}: restore the corpus' file")
-        split_of = dict(zip(names[::-1], given[::-1], strict=True))
-        kept = (split_of[name] for name in manifest.column("utterance"))  # data.skip_broken leaves rows out
+        split_of = by_id(names, given)
+        kept = (split_of[name] for name in manifest.column("utterance"))
         chosen = np.array([SPLITS[name] if self.validation else "train" for name in kept])
         splits = {
             split: manifest.take(np.flatnonzero(chosen == split)) for split in ("train", "dev") if split in chosen

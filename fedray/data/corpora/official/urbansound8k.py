@@ -9,7 +9,7 @@ import numpy as np
 
 from fedray.core.parallel import Parallel
 from fedray.core.ranges import Amount, Ranged
-from fedray.data.corpora.assembly import assemble
+from fedray.data.corpora.assembly import assemble, by_id
 from fedray.data.corpora.official.layout import check_choice, find_home, leave_out, names_in, required
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
@@ -102,8 +102,8 @@ class UrbanSound8K(Ranged):
         leave_out(table.path, len(names), {f"shorter than {self.min_seconds} s": short})
         chosen = {"test": self.test_folds, "dev": self.development()}
         chosen["train"] = [fold for fold in FOLDS if fold not in (*chosen["test"], *chosen["dev"])]
-        fold_of = {name.removesuffix(".wav"): int(fold) for name, fold in zip(names[::-1], folds[::-1], strict=True)}
-        number = np.array([fold_of[name] for name in manifest.column("utterance")])  # data.skip_broken leaves rows out
+        fold_of = by_id(columns["utterance"], folds)
+        number = np.array([int(fold_of[name]) for name in manifest.column("utterance")])
         splits = {}
         for split in ("train", "dev", "test"):
             if chosen[split]:
