@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 from typing import Any
 
 from fedray.algorithms import ALGORITHMS
 from fedray.core.algorithm import Algorithm
 from fedray.core.privacy.accounting import MISSING, Sampling
+from fedray.core.privacy.clipping import Clipping
 from fedray.core.privacy.factorisation import coefficients
 from fedray.core.privacy.guarantee import Guarantee
 from fedray.core.privacy.mechanism import Mechanism
@@ -84,7 +86,12 @@ def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mech
         )
     guarantee = guarantee_of(config, settings, clients)
     weights = tuple(coefficients(settings.bands).tolist()) if isinstance(settings, Correlated) else (1.0,)
-    return Mechanism(settings, guarantee.noise, config.cohort.expected(clients), weights, guarantee)
+    made = Mechanism(settings, guarantee.noise, config.cohort.expected(clients), weights, guarantee)
+    if (layout := getattr(algorithm.task, "layout", None)) is not None:
+        # What rounds check again, here before a seed model is trained. Only rounds know the exact size of an update.
+        made.simulated_noise(len(Clipping(settings.clip, algorithm.layers(), layout.trainable).names))
+        made.encoding(layout.trainable, math.ceil(made.cohort))
+    return made
 
 
 def guarantee_of(config: Config, privacy: Private, clients: int) -> Guarantee:

@@ -99,3 +99,24 @@ def test_tokens_from_the_clients_are_refused(no_ray: None, tmp_path: Path) -> No
     data, _ = build_data(config, source)
     with pytest.raises(ValueError, match="learnt from the clients' transcripts, which no noise covers: set data.text"):
         mechanism(config, build_algorithm(config, data), data)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "sampling", "words"),
+    [
+        (
+            "{kind: gaussian, noise: 1, delta: 1e-5, clip: {kind: adaptive, layers: uniform, count_noise: 0.5}}",
+            "poisson",
+            r"the noisy counts of \d+ adaptive bounds spend more than noise 1 allows: raise privacy.clip.count_noise",
+        ),
+        ("{kind: skellam, noise: 1, delta: 1e-5, bits: 8}", "uniform", "privacy.bits=8 is too few"),
+    ],
+)
+def test_noise_that_no_round_could_add_is_refused_before_a_seed_model(
+    no_ray: None, privacy: str, sampling: str, words: str
+) -> None:
+    changes = [f"privacy={privacy}", "strategy.kind=uniform", f"cohort.sampling={sampling}"]
+    config, source = load("fedavg/keywords", [*changes, "data.options.client_utterances=2"])
+    data, _ = build_data(config, source)
+    with pytest.raises(ValueError, match=words):
+        mechanism(config, build_algorithm(config, data), data)
