@@ -94,7 +94,7 @@ def test_the_floor_shares_the_steps_out() -> None:
     assert len(floor.play(tiny, 2)) == 2
 
 
-@pytest.mark.parametrize("model", ["lite", "mutual", "crdnn"])
+@pytest.mark.parametrize("model", ["lite", "mutual", pytest.param("crdnn", marks=pytest.mark.long)])
 def test_steps_are_timed_on_both_sides(model: str, tmp_path: Path) -> None:
     found = steps.measure(steps.sides(model, tmp_path), clients=1)
     assert {side: {clock: len(ms) for clock, ms in clocks.items()} for side, clocks in found.items()} == {

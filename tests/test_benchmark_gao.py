@@ -15,7 +15,7 @@ from benchmarks.studies.gao_table1 import ALONE, AS_SILOS, CORPORA, FALLING, Arm
 from fedray import experiment
 
 
-@pytest.mark.parametrize("corpus", CORPORA)
+@pytest.mark.parametrize("corpus", [pytest.param(c, marks=[pytest.mark.long] * (c != "embedded")) for c in CORPORA])
 def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
     chosen = CORPORA[corpus]
     for name, (config, overrides, as_silos) in chosen.arms().items():

@@ -35,7 +35,7 @@ NAMES = (
 SPEAKERS = ('"><img src=x onerror=alert(1)>', "[/red]", "=2", "'; x")
 
 
-@pytest.mark.parametrize("names", [NAMES[:5], NAMES[5:]], ids=["first", "last"])
+@pytest.mark.parametrize("names", [NAMES[:5], pytest.param(NAMES[5:], marks=pytest.mark.long)], ids=["first", "last"])
 def test_names_in_reports_and_terminals(tmp_path: Path, names: tuple[str, str]) -> None:
     """Names reach reports and terminals as text. A report takes a second to draw, so five names share one."""
     rows = folders.sentences(0, speakers=SPEAKERS)

@@ -54,7 +54,7 @@ def test_a_round_is_the_mean_of_what_is_sent(in_process: None, tmp_path: Path, a
 
 
 @pytest.mark.parametrize("attack", [Noise(share=SHARE, rounds=[2, 3]), LittleIsEnough(share=SHARE, z=1)])
-@pytest.mark.parametrize("strategy", [Uniform(), Median()])
+@pytest.mark.parametrize("strategy", [Uniform(), pytest.param(Median(), marks=pytest.mark.long)])
 def test_the_bits_of_any_actors_and_of_a_resumed_run(
     in_process: None, tmp_path: Path, attack: Attack, strategy: Strategy
 ) -> None:

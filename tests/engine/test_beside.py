@@ -203,6 +203,7 @@ def test_whoever_waits_can_be_ended_at_once(
     gone()
 
 
+@pytest.mark.long
 def test_a_signal_that_comes_after_the_last_round_ends_the_caller_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,8 @@ def hasty(said: list[str], floor: float = 2.0) -> Hangs:
     return Hangs(1.0, said.append, deadline=DeadlineSettings(factor=3.0, floor_s=floor))
 
 
-@pytest.mark.parametrize("trouble", ["stop", pytest.param("wait", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("trouble", ["stop", "wait"])
 def test_an_actor_that_hangs_beyond_the_deadline_is_killed_and_its_job_done_again(tmp_path: Path, trouble: str) -> None:
     said: list[str] = []
     with pool(2, said, hangs=hasty(said)) as mine:

@@ -144,6 +144,7 @@ def test_too_many_failures_end_the_run_in_words(tmp_path: Path) -> None:
     assert RunFolder(tmp_path).rows("metrics.jsonl") == []
 
 
+@pytest.mark.long
 def test_a_killed_actor_changes_no_bit(straight: Path, tmp_path: Path) -> None:
     settings = toys.ToySettings(trouble="die once", troubled=("client-05",), folder=str(tmp_path))
     toys.run(tmp_path / "run", actors=2, settings=settings)

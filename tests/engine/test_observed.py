@@ -91,6 +91,7 @@ class Without(ToyData):
         return Observed().load(client)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_the_run_is_the_one_without_auxiliary_clients(tmp_path: Path) -> None:
     results, plain = played(tmp_path / "audited"), play(tmp_path / "plain", data=Without())

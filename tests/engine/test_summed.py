@@ -34,7 +34,9 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.long] * (kind != "one pass")) for kind in KINDS]
+)
 def test_actors_merge_with_the_bits_of_the_driver(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     options = MANY | KINDS[kind]
     play(tmp_path / "driver", **options)

@@ -63,7 +63,9 @@ def test_every_byte_is_counted(straight: Path) -> None:
     assert table[1]["traffic/down_bytes"] == 3 * down + table[1]["clients/prepared"] * (down + 24)
 
 
-@pytest.mark.parametrize("options", [{"actors": 2}, {"placement": "dedicated"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"actors": 2}, pytest.param({"placement": "dedicated"}, marks=pytest.mark.long)], ids=str
+)
 def test_any_placement_gives_the_same_bits(straight: Path, tmp_path: Path, options: dict[str, Any]) -> None:
     toys.play(tmp_path, **OPTIONS | options)
     same(tmp_path, straight, 2)

@@ -84,7 +84,13 @@ def test_the_first_round_is_the_one_by_hand(tmp_path: Path, strategy: Strategy, 
     assert np.linalg.norm(found - expected) < 1e-5 * np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("strategy", [FLTrust(), QFair(), Agnostic(), GeometricMedian(), CentredClipping()])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        FLTrust(),
+        *(pytest.param(s, marks=pytest.mark.long) for s in (QFair(), Agnostic(), GeometricMedian(), CentredClipping())),
+    ],
+)
 def test_the_bits_of_any_actors_and_of_a_resumed_run(tmp_path: Path, strategy: Strategy) -> None:
     toys.play(tmp_path / "one", **options(strategy))
     toys.play(tmp_path / "three", actors=3, **options(strategy))

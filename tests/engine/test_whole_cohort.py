@@ -101,7 +101,7 @@ def test_actors_of_ray_with_all_on_disk_give_the_same_bits(played: Callable[[str
     same(tmp_path, played("layerwise_pruning"), 2)
 
 
-@pytest.mark.parametrize("kind", ["median", "krum"])
+@pytest.mark.parametrize("kind", ["median", pytest.param("krum", marks=pytest.mark.long)])
 def test_the_bits_of_any_blocks(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One block of all 1,000 parameters and seven smaller blocks give the same bits."""
     toys.play(tmp_path / "whole", strategy=strategy(kind), rounds=2)

@@ -91,7 +91,7 @@ def test_a_round_with_one_and_three_actors(
     model.from_pretrained(one.folder / "model")
 
 
-@pytest.mark.parametrize("name", ["fedavg/encoder", "fedlora/encoder"])
+@pytest.mark.parametrize("name", ["fedavg/encoder", pytest.param("fedlora/encoder", marks=pytest.mark.long)])
 def test_a_resume_gives_the_same_bits(name: str, corpus: Path, checkpoints: dict[str, Path], tmp_path: Path) -> None:
     straight = fedray.run(name, overrides(name, corpus, checkpoints, 1, "rounds=2"), out=tmp_path / "straight").folder
     folder = shutil.copytree(straight, tmp_path / "run")

@@ -115,8 +115,9 @@ def test_tokens_from_the_clients_are_refused(no_ray: None, tmp_path: Path) -> No
 def test_noise_that_no_round_could_add_is_refused_before_a_seed_model(
     no_ray: None, privacy: str, sampling: str, words: str
 ) -> None:
-    changes = [f"privacy={privacy}", "strategy.kind=uniform", f"cohort.sampling={sampling}"]
-    config, source = load("fedavg/keywords", [*changes, "data.options.client_utterances=2"])
+    changes = [f"privacy={privacy}", "strategy.kind=uniform", f"cohort.sampling={sampling}", "cohort.size=2"]
+    small = [f"data.options.{kind}_speakers=2" for kind in ("client", "dev", "test")]
+    config, source = load("fedavg/keywords", [*changes, *small])
     data, _ = build_data(config, source)
     with pytest.raises(ValueError, match=words):
         mechanism(config, build_algorithm(config, data), data)

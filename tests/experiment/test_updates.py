@@ -106,6 +106,7 @@ def test_too_few_clients_to_invert_are_refused_before_the_run(corpus: Path) -> N
         fedray.open(keywords.settings(corpus, audit={"kind": "inversion", "clients": 25}))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_process")
 def test_a_clip_is_reconstructed_with_the_same_bits(corpus: Path, tmp_path: Path) -> None:
     audit = {"kind": "inversion", "clients": 4, "utterances": 2, "steps": 60}

@@ -30,7 +30,16 @@ from tests.gpu.toys import Size, federation
 RECOGNITION = {"kind": "recognition"}
 CASES = {name: case for name, case in cases().items() if not name.startswith("fedmem")}  # FedMem trains nothing
 # Nothing new about stacks, or a recurrent network whose frames take half a second.
-LATER = ("fedrep crnn", "fedbabu crnn", "feddyn crnn", "fedntd crnn", "fedbn audio_cnn", "fednst crdnn", "fedbn crdnn")
+LATER = (
+    "fedrep crnn",
+    "fedbabu crnn",
+    "feddyn crnn",
+    "fedntd crnn",
+    "fedbn audio_cnn",
+    "fednst crdnn",
+    "fedbn crdnn",
+    "fedavg crdnn",
+)
 SIZE = Size(clients=4, utterances=7, fewer=1)
 
 

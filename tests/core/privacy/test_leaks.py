@@ -82,6 +82,7 @@ def test_a_client_is_recognised_by_what_is_its_own() -> None:
     assert np.mean([row["guess"] == row["value"] for row in rows]) == found["first"]
 
 
+@pytest.mark.long
 def test_sums_hide_and_noise_hides() -> None:
     alone, _ = leaks(attribute=0.3).attribute("kind", kinds())
     summed, _ = leaks(attribute=0.3, sums=Sums(20)).attribute("kind", kinds())

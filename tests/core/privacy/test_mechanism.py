@@ -133,6 +133,7 @@ def test_the_row_says_what_was_released() -> None:
     assert "privacy/snr" not in silent.release(Gathered(None, NONE, 0, COHORT), CLIPPING, CLIPPING.first, 7, 0).row
 
 
+@pytest.mark.long
 def test_whole_numbers_are_opened_where_enough_clients_answer() -> None:
     settings = Skellam(delta=1e-5, noise=0.5, clip=ClipSettings(norm=NORM), bits=20, neighbours=10)
     mechanism, clipping = Mechanism(settings, 0.5, COHORT), Clipping(settings.clip, (), 1000)
