@@ -89,7 +89,7 @@ def settings(arm: str, lr: float) -> dict[str, Any]:
     if central(arm):
         algorithm |= {"utterances": 400, "adamw": {"lr": lr, "warmup": 20, "batch": 8}}
     else:
-        algorithm |= {"alpha": 0.5, "client": sgd, "server": {**sgd, "utterances": 120}}
+        algorithm |= {"alpha": 0.5, "client": {**sgd, "optimizer": "sgd"}, "server": {**sgd, "utterances": 120}}
         algorithm |= {"schedule": {"kind": "cosine"}, "server_scheduled": True}
     algorithm |= {key.removeprefix("algorithm."): own.pop(key) for key in [*own] if key.startswith("algorithm.")}
     return {"algorithm": algorithm, **own}
