@@ -18,7 +18,10 @@ from fedray.report.predictions import tokenisation
 
 COLUMNS = 12  # tables of more clients show only the mean
 SERVER = "P-S2T"
-PAIRS = (("P-S2T", "FedAvg"), ("P-S2T", "FedLoRA"), ("FedAvg", "FedLoRA"), ("C-S2T full", "C-S2T LoRA"))
+PAIRS = (
+    ("P-S2T", "FedAvg"), ("P-S2T", "FedLoRA"), ("FedAvg", "FedLoRA"), ("C-S2T full", "C-S2T LoRA"),
+    ("C-S2T full", "FedLoRA"), ("FedLoRA", "FedLoRA, rank 4"),
+)  # fmt: skip
 HOW = {"alone": "_alone", "memory": ""}  # suffixes of columns decoded without and with the memory
 Found = Mapping[str, Sequence[dict[str, Any]]]  # method -> the results of each seed
 
@@ -96,7 +99,7 @@ def page(found: Found, titles: Mapping[str, str], error: bool) -> str:
 
 def table(found: Found, config: str, error: bool) -> str:
     """A row for each method, alone and with the memory."""
-    clients = sorted({client for one in found["P-S2T"] for client in one["scores"][config]})
+    clients = sorted({client for runs in found.values() for one in runs for client in one["scores"][config]})
     sign, rows = 1 if error else -1, []
     for method, results in found.items():
         scores = [one["scores"][config] for one in results]
@@ -138,6 +141,8 @@ def traffic(method: str, results: list[dict[str, Any]]) -> dict[str, Any]:
     row = {"method": method, "parameters tuned": f"{tuned:,}", "of": f"{parameters:,}", "clients": clients}
     row |= {"rounds": mean(one["rounds"] for one in results), "best round": mean(one["best"] for one in results)}
     sent, a_round = mean(one["sent"] for one in results), mean(one["a round"] for one in results)
+    if "seconds" in results[0]:
+        row["minutes of training"] = f"{mean(one['seconds'] for one in results) / 60:.0f}"
     return row | {
         "MB sent": f"{sent / 1e6:.2f}",
         "MB by the formula": f"{formula / 1e6:.2f}",

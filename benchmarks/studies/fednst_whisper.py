@@ -5,8 +5,9 @@
 Needs FEDRAY_SPEECH, the folder that holds speechocean/ and whisper-tiny.en/. Of the speakers, drawn at random, 60 are
 the server's, with transcripts, 80 are clients, 12 dev and the others test. Utterances last at most 3.5 seconds, and
 Whisper hears windows of 3.5 seconds. The server's speech tunes the checkpoint to the seed model, from which every arm
-starts; a round has 16 clients. Texts are decoded greedily. Each arm takes the rate whose WER on dev is lowest after
-TUNED rounds of seed TUNING, of rates that are tried until the best has a worse neighbour on both sides. Writes
+starts; a round has 16 clients. SpecAugment is the students' noise. A round of a central arm has as many utterances.
+Texts are decoded greedily. Each arm takes the rate whose WER on dev is lowest after TUNED rounds of seed TUNING, of
+rates that are tried until the best has a worse neighbour on both sides; relabelling takes FedNST's. Writes
 benchmarks/results/fednst_whisper.md and .json. The same command resumes the study: it keeps finished runs, and takes
 runs whose folders are gone from the earlier page.
 """
@@ -29,25 +30,42 @@ from fedray.report.bootstrap import Counts, rate, recovered
 LONGEST = 3.5  # seconds of an utterance, and of Whisper's window
 SERVER, CLIENTS, DEV, COHORT = 60, 80, 12, 16  # speakers
 RATES = {True: (1e-6, 3e-6, 1e-5, 3e-5, 1e-4), False: (3e-3, 1e-2, 3e-2, 1e-1, 3e-1)}  # central by AdamW, or SGD
+MASKS = {
+    "time_masks": 2,
+    "time_width": 40,
+    "frequency_masks": 2,
+    "frequency_width": 20,
+}  # up to 0.4 s and 20 of 80 bins
 TUNING, TUNED = 0, 3
 RULES = {"as they are": "plain", "without format": "whisper_english"}
 UNTUNED = 20.0  # seconds of the window of Whisper as it is: see whisper_groups.py
 ZERO, REFERENCE = f"Whisper as it is, windows of {UNTUNED:g} s", "SFL: federated, true labels"
+NST, FEDNST, RELABELLED = (
+    "NST: central, pseudo-labels",
+    "FedNST: federated, pseudo-labels",
+    "FedNST, labels every 5 rounds",
+)
+ALONE = "the server's speech alone"
 CENTRAL = {"data.clients": {"by": "pooled"}, "cohort.size": 1}
+UTTERANCES = 120, 292  # of the server's pass in a round, and of a central round: as many as 16 clients have, and 120
 ARMS: dict[str, dict[str, Any] | None] = {
     ZERO: None,
     "SL: central, true labels": {"algorithm.kind": "sl", **CENTRAL},
     REFERENCE: {"algorithm.kind": "fedavg", "algorithm.alpha": 0.5},
-    "NST: central, pseudo-labels": {"algorithm.kind": "nst", **CENTRAL},
-    "FedNST: federated, pseudo-labels": {"algorithm.kind": "fednst"},
-    "FedNST, labels every 5 rounds": {"algorithm.kind": "fednst", "algorithm.relabel": 5},
+    NST: {"algorithm.kind": "nst", **CENTRAL},
+    FEDNST: {"algorithm.kind": "fednst"},
+    RELABELLED: {"algorithm.kind": "fednst", "algorithm.relabel": 5},
     "FedNST, the surest half first": {"algorithm.kind": "fednst", "algorithm.confidence": {"keep": 0.5}},
-    "the server's speech alone": {"algorithm.kind": "fedavg", "algorithm.alpha": 1.0},
+    ALONE: {"algorithm.kind": "fedavg", "algorithm.alpha": 1.0, "cohort.size": 1},  # what clients send has weight 0
 }
+PAIRS = ((ALONE, FEDNST), (FEDNST, REFERENCE), (FEDNST, NST), (FEDNST, RELABELLED))
 ABOUT = f"""Test WER in percent of the best round on dev, pooled over speakers, mean ± SD over seeds; changes have the
 95 % interval of a paired bootstrap over speakers. Transcripts have no case and no punctuation, which Whisper writes:
 texts *as they are* count both as errors, texts *without format* are compared by Whisper's rules for English. The seed
-model has learnt the format from the server's {SERVER} speakers. No language model is used anywhere."""
+model has learnt the format from the server's {SERVER} speakers. No language model is used anywhere. Federated arms
+train by SGD, central ones by AdamW. *The surest half first* trains on half of the labels in the first round, and on
+all in the last. The labels' WER is that of a round's cohort, as the mean over rounds; where labels are made anew, it
+is that of the first and of the last round. The rates fall to 0, so that best rounds are late ones."""
 
 
 def drawn(seed: int, folder: Path) -> Path:
@@ -71,13 +89,14 @@ def common(seed: int, runs: Path, file: str = "speech", seconds: float = LONGEST
     found |= {"data.dev_share": None, "data.test_share": None, "data.server.share": SERVER / (SERVER + CLIENTS)}
     found |= {"model": {"kind": "whisper", "folder": str(study.speech("whisper-tiny.en")), "seconds": seconds}}
     found |= {"task.decode": {"search": "attention", "beam": 1, "ctc_weight": 0}}
+    found |= {"task.augment": MASKS}
     found |= {"cohort.fraction": None, "cohort.size": COHORT, "engine.lanes": 8, "engine.vectorise": "never"}
     return found
 
 
 def central(arm: str) -> bool:
     """Whether one model trains on all speech at once."""
-    return "cohort.size" in (ARMS[arm] or {})
+    return "data.clients" in (ARMS[arm] or {})
 
 
 def settings(arm: str, lr: float) -> dict[str, Any]:
@@ -87,19 +106,24 @@ def settings(arm: str, lr: float) -> dict[str, Any]:
     sgd = {"lr": lr, "batch": 8, "clip": 1.0}
     algorithm: dict[str, Any] = {"kind": own.pop("algorithm.kind"), "pretrain": pretrain}
     if central(arm):
-        algorithm |= {"utterances": 400, "adamw": {"lr": lr, "warmup": 20, "batch": 8}}
+        algorithm |= {"utterances": UTTERANCES[1], "adamw": {"lr": lr, "warmup": 20, "batch": 8, "clip": 1.0}}
     else:
-        algorithm |= {"alpha": 0.5, "client": {**sgd, "optimizer": "sgd"}, "server": {**sgd, "utterances": 120}}
+        algorithm |= {
+            "alpha": 0.5,
+            "client": {**sgd, "optimizer": "sgd"},
+            "server": {**sgd, "utterances": UTTERANCES[0]},
+        }
         algorithm |= {"schedule": {"kind": "cosine"}, "server_scheduled": True}
     algorithm |= {key.removeprefix("algorithm."): own.pop(key) for key in [*own] if key.startswith("algorithm.")}
     return {"algorithm": algorithm, **own}
 
 
 def train(
-    arm: str, lr: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace, file: str = "speech"
+    arm: str, lr: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace, trial: bool = False
 ) -> dict[str, Any]:
-    """The results of a run on a `file` of `drawn`."""
-    given = common(seed, chosen.runs, file) | {"rounds": rounds, "evaluation.every": 1} | settings(arm, lr)
+    """The results of a run. `trial`: without test, and scored at its end alone."""
+    shared = common(seed, chosen.runs, "tuning" if trial else "speech")
+    given = shared | {"rounds": rounds, "evaluation.every": rounds if trial else 1} | settings(arm, lr)
     overrides = study.overrides(given)
     return study.run("configs/fedavg/encoder.yaml", [*overrides, f"engine.actors={chosen.actors}"], place)
 
@@ -115,15 +139,18 @@ def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace, tuned: di
 
     def score(lr: float) -> float:
         trial = chosen.runs / "tuning" / f"{study.folder_name(arm)}-{lr:g}"
-        return float(train(arm, lr, TUNING, TUNED, trial, chosen, "tuning")["best"]["dev/wer"])
+        train(arm, lr, TUNING, TUNED, trial, chosen, trial=True)
+        return float(study.rounds(trial)[-1]["dev/wer"])
 
+    if arm == RELABELLED and FEDNST in tuned:
+        tuned[arm] = tuned[FEDNST]
     tried = tuned[arm] = tune(RATES[central(arm)], slice(1, 4), score, min, tuned.get(arm))
     lr = best_of(tried, min)
     results = train(arm, lr, seed, chosen.rounds, place, chosen)
     rows = study.rounds(place)
     labels = [row["train/label_wer"] for row in rows if row.get("train/label_wer") is not None]
     found = {"seed": seed, "rate": lr, "round": results["best"]["round"], "dev": [row["dev/wer"] for row in rows]}
-    found |= {"labels": [labels[0], labels[-1]] if labels else None, "bytes": results["traffic/total_bytes"]}
+    found |= {"labels": labels, "bytes": results["traffic/total_bytes"]}
     return found | {"counts": {model: counts(place, model) for model in ("seed", "best")}}
 
 
@@ -157,10 +184,26 @@ def row(arm: str, found: study.Found, rounds: int) -> dict[str, str]:
             cells[f"of SFL's gain, {title} (%)"] = "" if share is None else str(share)
     if ARMS[arm] is not None:
         labels = [run["labels"] for run in runs if run["labels"]]
-        cells["labels' WER"] = " → ".join(f"{mean(each):.1f}" for each in zip(*labels, strict=True))
+        ends = [(each[0], each[-1]) if arm == RELABELLED else (mean(each),) for each in labels]
+        cells["labels' WER"] = " → ".join(f"{mean(each):.1f}" for each in zip(*ends, strict=True))
         cells["rate"] = f"{runs[0]['rate']:g}"
         cells["best rounds"] = study.best_rounds([run["round"] for run in runs], [rounds] * len(runs))
     return cells | {"seeds": ", ".join(str(run["seed"]) for run in runs)}
+
+
+def pairs(found: study.Found) -> str:
+    """The change of the best rounds from one arm to another, by rule of scoring."""
+    rows = []
+    for one, other in PAIRS:
+        before, after = study.common(found.get(one, []), found.get(other, []))
+        if before:
+            counted = {rule: [[study.unpacked(run["counts"]["best"][rule]) for run in each] for each in (before, after)]
+                       for rule in RULES}  # fmt: skip
+            changes = {rule: str(study.change(*both)) for rule, both in counted.items()}
+            rows.append(
+                {"change": f"{one} → {other}"} | changes | {"seeds": ", ".join(str(run["seed"]) for run in after)}
+            )
+    return f"## Arms compared\n\n{study.table(rows)}" if rows else ""
 
 
 def main() -> None:
@@ -174,7 +217,7 @@ def main() -> None:
         lambda arm, seed, place: play(arm, seed, place, chosen, tuned),
     )  # fmt: skip
     rows = study.table([row(arm, found, chosen.rounds) for arm in found])
-    text = f"# FedNST on Whisper\n\n{ABOUT}\n\n{rows}"
+    text = f"# FedNST on Whisper\n\n{ABOUT}\n\n{rows}\n\n{pairs(found)}"
     if tuned:
         text += f"\n\n## Rates\n\nWER on dev after {TUNED} rounds, seed {TUNING}."
         for kind, rates in RATES.items():

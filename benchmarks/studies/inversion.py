@@ -64,7 +64,7 @@ SENTENCES = (
     "algorithm.client={lr: 0.3, batch: 5, epochs: 1, clip: 5}",
     "audit.clients=10",
 )
-ENCODER = "algorithm={kind: fedavg, client: {lr: 0.01, batch: 8, clip: 1}, pretrain: {steps: 0}}"
+ENCODER = "algorithm={kind: fedavg, client: {lr: 0.01, batch: 8, clip: 1, optimizer: sgd}, pretrain: {steps: 0}}"
 ADAM = "algorithm={kind: fedavg, client: {lr: 1e-4, batch: 8, optimizer: adam}, pretrain: {steps: 0}}"
 ADAPTERS = "algorithm={kind: fedlora, lora: {rank: 16, alpha: 32}, client: {lr: 0.001, batch: 8}, pretrain: {steps: 0}}"
 ARMS = {

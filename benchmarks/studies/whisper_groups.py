@@ -47,7 +47,7 @@ METHODS: dict[str, list[str] | None] = {
     "FedLoRA, rank 4": ["algorithm.lora.rank=4", "algorithm.lora.alpha=8"],
 }
 RATES = (3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
-FIRST = {True: 1e-5, False: 1e-4}  # the first rate that is tried: for all weights, for adapters
+FIRST = {True: 3e-5, False: 1e-3}  # the first rate that is tried: for all weights, for adapters
 TUNING, TUNED, PATIENCE = 0, 3, 3
 RULES = {"as they are": "plain", "without format": "whisper_english"}
 TITLES = {
@@ -96,11 +96,12 @@ def common(seed: int, runs: Path, file: str, seconds: float = LONGEST) -> list[s
 
 
 def train(
-    method: str, rate: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace, file: str = "clients"
+    method: str, rate: float, seed: int, rounds: int, place: Path, chosen: argparse.Namespace, trial: bool = False
 ) -> dict[str, Any]:
-    """The results of the training of a method at a rate, on the clients of a `file` of `drawn`."""
-    client = {"lr": rate, "warmup": 30, "batch": 8, "epochs": 1, "clip": 1.0}
-    settings = [f"algorithm.client={json.dumps(client)}", f"rounds={rounds}", "evaluation.every=1"]
+    """The results of the training of a method at a rate. `trial`: without test, and scored at its end alone."""
+    file, every = ("tuning", rounds) if trial else ("clients", 1)
+    client = {"lr": rate, "warmup": 8, "batch": 8, "epochs": 1, "clip": 1.0}
+    settings = [f"algorithm.client={json.dumps(client)}", f"rounds={rounds}", f"evaluation.every={every}"]
     settings += [f"evaluation.patience={PATIENCE}", "engine.vectorise=never", f"engine.actors={chosen.actors}"]
     folder = [f"model.folder={study.speech('whisper-tiny.en')}"]
     given = [*common(seed, chosen.runs, file), *folder, *settings, *(METHODS[method] or [])]
@@ -112,7 +113,8 @@ def best_rate(method: str, chosen: argparse.Namespace, tuned: dict[str, dict[str
 
     def score(rate: float) -> float:
         place = chosen.runs / "tuning" / f"{study.folder_name(method)}-{rate:g}"
-        return float(train(method, rate, TUNING, TUNED, place, chosen, "tuning")["best"]["dev/wer"])
+        train(method, rate, TUNING, TUNED, place, chosen, trial=True)
+        return float(study.rounds(place)[-1]["dev/wer"])
 
     at = RATES.index(FIRST["algorithm.lora.rank=0" in (METHODS[method] or [])])
     tried = tuned[method] = tune(RATES, slice(at - 1, at + 2), score, min, tuned.get(method))
