@@ -17,14 +17,17 @@ def tune(
 ) -> dict[str, float]:
     """The score of each rate that is tried: the `first`, then the best one's neighbours, until all of them are known.
 
-    `rates` rise. `best`: max or min of the scores. `known`: scores of earlier trials, by rate as `f"{rate:g}"`.
+    `rates` rise. `best`: max or min of the scores. `known`: scores of earlier trials, by rate as `f"{rate:g}"`, whose
+    best one's neighbours are tried too.
     """
-    tried = {float(rate): value for rate, value in (known or {}).items()}
+    tried = {rate: known[f"{rate:g}"] for rate in rates if known and f"{rate:g}" in known}
     missing = [rate for rate in rates[first] if rate not in tried]
-    while missing:
+    while True:
         tried |= {rate: score(rate) for rate in missing}
         at = rates.index(best(tried, key=tried.__getitem__))
         missing = [rate for rate in rates[max(0, at - 1) : at + 2] if rate not in tried]
+        if not missing:
+            break
     return {f"{rate:g}": tried[rate] for rate in sorted(tried)}
 
 

@@ -37,11 +37,14 @@ def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
 def test_every_arm_starts_from_the_plateau(arm: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen = []
     monkeypatch.setattr(gao_plateau, "played", lambda *given: seen.append(given))
-    gao_plateau.play(arm, None if arm == gao_plateau.CONTROL else 0.1, 0, 40, tmp_path)
+    gao_plateau.play(arm, 0.1, 0, 40, tmp_path)
     ((corpus, (config, overrides, _), seed, extra, _),) = seen
-    given = [*corpus.of_seed(seed), *overrides, *extra]
+    central = arm == gao_plateau.CONTROL
+    given = [*corpus.of_seed(seed), *overrides, *extra, *(corpus.of_adamw if central else ())]
     loaded, source = experiment.load(corpus.config(config), given)
     experiment.check_setup(loaded, source)
+    of_rate = loaded.algorithm.settings.adamw if central else loaded.algorithm.settings.client
+    assert of_rate.lr == 0.1
     assert loaded.algorithm.settings.pretrain.steps == gao_plateau.STEPS and corpus.length(gao_plateau.ARMS[arm]) == 40
     assert {one for pair in gao_plateau.compared() for one in pair} == set(gao_plateau.ARMS)
 

@@ -58,9 +58,9 @@ def test_bounds_are_compared_with_no_privacy_and_with_one_bound(tmp_path: Path) 
         return {"seed": 0, "round": 30, "snr": snr, "before": counts, "best": counts}
 
     found = {
-        "sentences, 2.5M, no privacy": [run(9, None)],
-        "sentences, 2.5M, one bound": [run(5, 0.5)],
-        "sentences, 2.5M, dim": [run(7, 0.25)],
+        "sentences, 3.1M, no privacy": [run(9, None)],
+        "sentences, 3.1M, one bound": [run(5, 0.5)],
+        "sentences, 3.1M, dim": [run(7, 0.25)],
     }
     assert found.keys() <= privacy_sizes.ARMS.keys()
     none, one, dim = privacy_sizes.rows(found, "sentences", 40)

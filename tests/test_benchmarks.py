@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmarks import counts, study
+from benchmarks import counts, stepped, study
 from benchmarks.studies import fedlora, fedstar_corpora, fedstar_long
 from fedray import experiment
 from fedray.config.schema import plain
@@ -170,3 +170,10 @@ def test_a_cell_that_a_row_of_a_table_lacks_is_empty() -> None:
     rows = [{"arm": "Whisper as it is", "WER": 31.8}, {"arm": "FedNST", "WER": 18.2, "rate": "0.01"}]
     *_, first, second = study.table(rows).splitlines()
     assert (first, second) == ("| Whisper as it is | 31.8 |  |", "| FedNST | 18.2 | 0.01 |")
+
+
+def test_results_of_other_settings_are_not_taken(tmp_path: Path) -> None:
+    assert stepped.kept(tmp_path, {"rate": 0.1}, lambda: {"score": 1}) == {"score": 1}
+    assert stepped.kept(tmp_path, {"rate": 0.1}, lambda: {"score": 2})["score"] == 1
+    with pytest.raises(ValueError, match="holds a run with other settings"):
+        stepped.kept(tmp_path, {"rate": 0.2}, lambda: {"score": 2})

@@ -106,13 +106,22 @@ def arms(task: Task) -> dict[str, str]:
 ARMS = arms(KEYWORDS)  # all of them
 
 
-def play(arm: str, lr: float, seed: int, task: Task) -> Run:
-    """The scores of a run's best or last round, and its right answers by speaker. `lr`: the server's rate."""
+def overrides(arm: str, lr: float, seed: int, task: Task) -> list[str]:
+    """The overrides of a run. `lr`: the server's rate."""
     given = [*SETTINGS[arm.partition(", ")[0]], f"attack={ARMS[arm]}", f"server_optimizer.lr={lr:g}"]
     for name, value in {"TRAINING": task.training, "TARGET": task.target, "BOUND": f"{task.bound:g}"}.items():
         given = [one.replace(name, value) for one in given]
-    given += [f"seed={seed}", f"data.seed={seed}", f"rounds={task.rounds}"]
-    bench = fedray.open(study.ROOT / task.config, given)
+    return [*given, f"seed={seed}", f"data.seed={seed}", f"rounds={task.rounds}"]
+
+
+def described(arm: str, lr: float, seed: int, task: Task) -> dict[str, Any]:
+    """All on which a run depends."""
+    return {"config": task.config, "overrides": overrides(arm, lr, seed, task), "last": task.last}
+
+
+def play(arm: str, lr: float, seed: int, task: Task) -> Run:
+    """The scores of a run's best or last round, and its right answers by speaker. `lr`: the server's rate."""
+    bench = fedray.open(study.ROOT / task.config, overrides(arm, lr, seed, task))
     state = start = best = bench.start()
     dev, now = -inf, None
     for _ in range(task.rounds):

@@ -48,6 +48,7 @@ from benchmarks.studies.attack_arms import (
     Task,
     arm_of,
     arms,
+    described,
     play,
 )
 
@@ -63,11 +64,13 @@ def settled(known: Mapping[str, Mapping[str, float]], chosen: argparse.Namespace
         arm = arm_of(defence)
         print(f"{arm}, rate {lr:g}, seed {TUNING}", flush=True)
         place = chosen.runs / "tuning" / study.folder_name(f"{arm} {lr:g}")
-        return float(kept(place, lambda: play(arm, lr, TUNING, task))["dev"])
+        return float(kept(place, described(arm, lr, TUNING, task), lambda: play(arm, lr, TUNING, task))["dev"])
 
     wanted = {arm.partition(", ")[0] for arm in arms(task) if any(text in arm for text in chosen.arms)}
-    missing = [defence for defence in SETTINGS if defence in wanted and defence not in known]
-    return {**known} | {defence: rates.tune(RATES, slice(1, 3), partial(tried, defence)) for defence in missing}
+    return {**known} | {
+        defence: rates.tune(RATES, slice(1, 3), partial(tried, defence), known=known.get(defence))
+        for defence in SETTINGS if defence in wanted
+    }  # fmt: skip
 
 
 def chosen_by_attackers(found: study.Found, share: float) -> dict[str, dict[str, Sequence[Run]]]:
@@ -185,7 +188,7 @@ def main() -> None:
 
     def one(arm: str, seed: int, place: Path) -> Run:
         lr = rates.best_of(tuned[arm.partition(", ")[0]])
-        return kept(place, lambda: play(arm, lr, seed, task))
+        return kept(place, described(arm, lr, seed, task), lambda: play(arm, lr, seed, task))
 
     found = played(before.get("found", {}), arms(task), chosen, one)
     text = f"""# Attacks against defences

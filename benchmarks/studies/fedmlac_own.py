@@ -8,8 +8,9 @@ several) is the test. An arm may have several models to score: the one that is b
 training, FedMLAC's plug-in, the mean of both models' logits. An arm has one rate, and its models come from the same
 runs. The rate is the best for the model that the paper reports, the client's own, on the clips that the clients of
 another seed (TUNING) hold out, after half of the rounds: of three rates and more, until the best has neighbours on both
-sides. Models are scored after each quarter of the rounds, and after the last one also on new speakers, personal ones
-those of NEW clients. All rounds are stepped through in this process. "arabic-commands" needs FEDRAY_SPEECH.
+sides; the page has the broadcast model's trials too. Models are scored after each quarter of the rounds, and after the
+last one also on new speakers, personal ones those of NEW clients; trials score own clips alone, at their end. All
+rounds are stepped through in this process. "arabic-commands" needs FEDRAY_SPEECH.
 
 The most telling data sets and arms come first: LATER's follow after those of all data sets, unless --arms names arms.
 Writes benchmarks/results/fedmlac_own_<data>.md and .json; other rounds become part of the name. The same command
@@ -106,13 +107,23 @@ def settings(data: str) -> list[str]:
     ]
 
 
-def play(data: str, arm: str, rate: float, seed: int, rounds: int) -> dict[str, Any]:
-    """The counts of each of an arm's models: of each client after each quarter of the rounds, and on new speakers."""
-    print(f"{data}, {arm}, rate {rate:g}, seed {seed}, {rounds} rounds", flush=True)
+def described(data: str, arm: str, rate: float, seed: int, rounds: int) -> dict[str, Any]:
+    """All on which a run depends: its configuration, the overrides, and its models."""
     base, changes, models = ARMS[arm]
     given = [f"seed={seed}", f"data.seed={seed}", "data.own_share=0.2", f"rounds={rounds}"]
     given += ["evaluation.personal_every=0", *changes, f"algorithm.client.lr={rate:g}"]
-    bench = fedray.open(study.ROOT / f"configs/fedmlac/{base}.yaml", settings(data) + given)
+    return {"config": f"configs/fedmlac/{base}.yaml", "overrides": [*settings(data), *given], "models": list(models)}
+
+
+def play(data: str, arm: str, rate: float, seed: int, rounds: int, trial: bool = False) -> dict[str, Any]:
+    """The counts of each of an arm's models: of each client after each quarter of the rounds, and on new speakers.
+
+    `trial`: after the last round alone, and not on new speakers.
+    """
+    print(f"{data}, {arm}, rate {rate:g}, seed {seed}, {rounds} rounds", flush=True)
+    given = described(data, arm, rate, seed, rounds)
+    bench, models = fedray.open(study.ROOT / given["config"], given["overrides"]), given["models"]
+    scored = {rounds} if trial else {max(1, round(rounds * quarter / QUARTERS)) for quarter in range(1, QUARTERS + 1)}
     names = [ACCURACY, *(f"{F1}|{name}" for name in bench.task.classes)]
     state, quarters = bench.start(), list[dict[str, Any]]()
 
@@ -131,14 +142,14 @@ def play(data: str, arm: str, rate: float, seed: int, rounds: int) -> dict[str, 
 
     for done in range(1, rounds + 1):
         state, _ = bench.step(state)
-        if done in {max(1, round(rounds * quarter / QUARTERS)) for quarter in range(1, QUARTERS + 1)}:
+        if done in scored:
             mine = [one for one in bench.data.client_ids() if state.progress.took_part(one)]  # the same for all arms
             own = {one: scores(one, "own") for one in mine if len(bench.data.client_part(one, "own") or ())}
             totals = state.progress.totals
             sent = 0.0 if arm == SILENT else (totals["up_bytes"] + totals["down_bytes"]) / 1e6
             quarters.append({"round": done, "MB": sent, "own": own})
     new = dict[str, Any]()
-    if "test" in bench.data.splits():
+    if "test" in bench.data.splits() and not trial:
         some = [scores(one, "test") for one in mine[:: max(1, len(mine) // NEW)][:NEW]]
         new = {model: summary(each[model] for each in some) for model in some[0]}
         if BROADCAST in models:
@@ -178,23 +189,27 @@ def of_run(run: Mapping[str, Any], arm: str, seed: int, rate: float) -> dict[str
 def played(data: str, rounds: int, known: Mapping[str, Any], chosen: argparse.Namespace) -> dict[str, Any]:
     """The rates and the runs of each arm: those on the earlier page, and what is missing."""
     at, tuned = Path(chosen.runs / f"{rounds}-rounds" / data), dict[str, dict[str, float]](known.get("tuned", {}))
+    beside = dict[str, dict[str, float]](known.get("beside", {}))  # arm -> the broadcast model's score by rate
 
     def trial(arm: str, rate: float) -> float:
-        place = at / "tuning" / f"{study.folder_name(arm)}-{rate:g}"
-        run = kept(place, lambda: play(data, arm, rate, TUNING, max(1, rounds // 2)))
-        return summary(of[ARMS[arm][2][0]] for of in run["quarters"][-1]["own"].values())[ACCURACY]
+        place, of = at / "tuning" / f"{study.folder_name(arm)}-{rate:g}", (data, arm, rate, TUNING, max(1, rounds // 2))
+        run, (first, *_) = kept(place, described(*of), lambda: play(*of, trial=True)), ARMS[arm][2]
+        scores = {model: summary(own[model] for own in run["quarters"][-1]["own"].values()) for model in ARMS[arm][2]}
+        if BROADCAST in scores:
+            beside.setdefault(arm, {})[f"{rate:g}"] = scores[BROADCAST][ACCURACY]
+        return scores[first][ACCURACY]
 
     def place_of(arm: str, seed: int) -> Path:
-        if arm not in tuned:
-            tuned[arm] = tune(RATES, FIRST, partial(trial, arm))
+        tuned[arm] = tune(RATES, FIRST, partial(trial, arm), known=tuned.get(arm))
         return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{best_of(tuned[arm]):g}"
 
     def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
         rate = best_of(tuned[arm])
-        return of_run(kept(to, lambda: play(data, arm, rate, seed, rounds)), arm, seed, rate)
+        of = data, arm, rate, seed, rounds
+        return of_run(kept(to, described(*of), lambda: play(*of)), arm, seed, rate)
 
     found = study.gathered(known.get("found", {}), ARMS, chosen, place_of, one)
-    return {"tuned": tuned, "found": found}
+    return {"tuned": tuned, "beside": beside, "found": found}
 
 
 def by_model(part: Mapping[str, Any]) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -254,6 +269,7 @@ def write(data: str, parser: argparse.ArgumentParser, chosen: argparse.Namespace
     same = {"data": data, "rounds": rounds}
     part = played(data, rounds, study.page_before(page, **same), chosen)
     tried = {label(arm, ARMS[arm][2][0]): of for arm, of in part["tuned"].items()}
+    tried |= {label(arm, BROADCAST): of for arm, of in part["beside"].items()}
     missing = {run["seed"]: f"{run['unknown']:.1f}" for runs in part["found"].values() for run in runs}
     where = "".join(f"`{change}` " for change in changes) or "arabic-commands-full "
     text = f"""# FedMLAC on its own terms: {data}
@@ -266,7 +282,8 @@ seeds. Differences are of accuracy, with 95 % intervals from a paired bootstrap 
 on: no model that learns from this client alone can know it. New speakers: personal models of up to {NEW} clients. MB:
 traffic of a run, both ways; isolated models need none. CRNN-Lite: FedAvg with the network of FedMLAC's plug-in.
 
-An arm has one rate, at which the first of its models is best on seed {TUNING}. *: it is at the edge of those tried.
+An arm has one rate, at which the first of its models is best on seed {TUNING}. *: it is at the edge of those tried. The
+last table says where the broadcast model would prefer another.
 
 {table(part)}
 

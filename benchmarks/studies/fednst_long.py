@@ -57,6 +57,7 @@ def result(out: Path, results: Mapping[str, Any]) -> dict[str, Any]:
         "rounds": len(rows),
         "dev": [(row["round"], row["dev/wer"]) for row in rows if row.get("dev/wer") is not None],
         "labels": (labels[0], labels[-1]) if labels else None,
+        "labels of all rounds": mean(labels) if labels else None,
         "counts": {model: _by_score(study.predictions(out, model)) for model in ("seed", "best")},
     }
 

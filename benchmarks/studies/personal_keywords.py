@@ -65,15 +65,19 @@ def rates_of(arm: str) -> tuple[float, ...]:
     return RATES if reference(arm) == "FedAvg" else RATES_OF_NORMS
 
 
-def play(clients: str, arm: str, rate: float, seed: int, rounds: int) -> dict[str, Any]:
-    """The personal accuracy of each client on what it holds out, as training goes, and that of the shared model.
-
-    `rounds`: of the small network.
-    """
+def described(clients: str, arm: str, rate: float, seed: int, rounds: int) -> dict[str, Any]:
+    """All on which a run depends: its configuration, the overrides, and its rounds. `rounds`: of the small network."""
     rounds = rounds if reference(arm) == "FedAvg" else round(NORMS * rounds)
-    settings = [f"seed={seed}", f"data.seed={seed}", f"data.clients={CLIENTS[clients]}", f"rounds={rounds}"]
-    settings += [f"algorithm.client.lr={rate:g}", "evaluation.personal_every=0", f"evaluation.every={rounds}"]
-    bench = fedray.open(study.ROOT / f"configs/personal/{ARMS[arm]}.yaml", settings + SMALLER + CHANGES.get(arm, []))
+    given = [f"seed={seed}", f"data.seed={seed}", f"data.clients={CLIENTS[clients]}", f"rounds={rounds}"]
+    given += [f"algorithm.client.lr={rate:g}", "evaluation.personal_every=0", f"evaluation.every={rounds}"]
+    given += [*SMALLER, *CHANGES.get(arm, [])]
+    return {"config": f"configs/personal/{ARMS[arm]}.yaml", "overrides": given, "rounds": rounds}
+
+
+def play(clients: str, arm: str, rate: float, seed: int, rounds: int) -> dict[str, Any]:
+    """The personal accuracy of each client on what it holds out, as training goes, and that of the shared model."""
+    given = described(clients, arm, rate, seed, rounds)
+    bench, rounds = fedray.open(study.ROOT / given["config"], given["overrides"]), given["rounds"]
     state, scores, scored = bench.start(), list[dict[str, float]](), (rounds // 2, rounds * 3 // 4, rounds)
     for done in range(1, rounds + 1):
         state, _ = bench.step(state)
@@ -112,18 +116,20 @@ def played(clients: str, known: dict[str, Any], chosen: argparse.Namespace) -> d
     def score(arm: str, rate: float) -> float:
         print(f"{clients}, {arm}, rate {rate:g}, seed {TUNING}", flush=True)
         place = at / "tuning" / f"{study.folder_name(arm)}-{rate:g}"
-        run = kept(place, lambda: play(clients, arm, rate, TUNING, chosen.rounds // 2))
+        of = clients, arm, rate, TUNING, chosen.rounds // 2
+        run = kept(place, described(*of), lambda: play(*of))
         return float(run["rounds"][-1][1])
 
     for arm in ARMS:
-        if arm in chosen.arms and arm not in tuned:
-            tuned[arm] = tune(rates_of(arm), slice(1, 3), partial(score, arm))
+        if arm in chosen.arms:
+            tuned[arm] = tune(rates_of(arm), slice(1, 3), partial(score, arm), known=tuned.get(arm))
 
     def place_of(arm: str, seed: int) -> Path:
         return at / f"seed-{seed}" / f"{study.folder_name(arm)}-{best_of(tuned[arm]):g}"
 
     def one(arm: str, seed: int, to: Path) -> dict[str, Any]:
-        return kept(to, lambda: play(clients, arm, best_of(tuned[arm]), seed, chosen.rounds))
+        of = clients, arm, best_of(tuned[arm]), seed, chosen.rounds
+        return kept(to, described(*of), lambda: play(*of))
 
     return {"tuned": tuned, "found": study.gathered(known.get("found", {}), ARMS, chosen, place_of, one)}
 

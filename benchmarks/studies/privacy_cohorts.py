@@ -46,9 +46,9 @@ ARMS: dict[str, dict[str, Any]] = {
     },
 }
 ABOUT = f"""Test accuracy in percent on 40 new speakers in the best round by dev: the mean over seeds with its 95 %
-interval (bootstrap over speakers), and what a cohort of that size really reaches. {POPULATION:,} clients with {CLIPS}
-clips each train CRNN-Lite from a seed model; the noise multiplier is {NOISE:g}, the bound on a client's update
-{BOUND:g}."""
+interval (bootstrap over speakers: what other draws of noise and cohorts would give, the column by seed shows), and
+what a cohort of that size really reaches. {POPULATION:,} clients with {CLIPS} clips each train CRNN-Lite from a seed
+model; the noise multiplier is {NOISE:g}, the bound on a client's update {BOUND:g}."""
 
 
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
@@ -89,6 +89,7 @@ def row(arm: str, found: study.Found, rounds: int) -> dict[str, str]:
     here, there = study.common(runs, found.get(f"real {size}", []))
     if here and arm != f"real {size}":
         cells["minus the real one's (points)"] = str(study.change(counts(there), counts(here), "points"))
+    cells["by seed"] = ", ".join(f"{rate([one]).mean:.1f}" for one in counts(runs))
     snr = [run["snr"] for run in runs if run["snr"] is not None]
     cells |= {"signal to noise": f"{mean(snr):.3g}" if snr else ""}
     cells |= {"epsilon": f"{runs[0]['epsilon']:.3g}" if runs[0]["epsilon"] is not None else ""}
