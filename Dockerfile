@@ -5,4 +5,4 @@
 FROM rayproject/ray:2.60.0-py311
 ARG EXTRAS=""
 COPY --chown=ray . /home/ray/fedray
-RUN pip install --no-cache-dir --constraint /home/ray/fedray/constraints.txt "/home/ray/fedray[${EXTRAS}]"
+RUN pip install --no-cache-dir --constraint /home/ray/fedray/constraints.txt "/home/ray/fedray${EXTRAS:+[$EXTRAS]}"

@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks import study
 from benchmarks.studies import fedmlac_own
-from benchmarks.studies.fedmlac_own import ACCURACY, ARMS, DATA, F1, curves, of_run, settings, summary, table, unknown
+from benchmarks.studies.fedmlac_data import DATA, settings
+from benchmarks.studies.fedmlac_own import ACCURACY, ARMS, F1, curves, of_run, summary, table, unknown
 from fedray import experiment
 from fedray.data.corpora.synthesis.embedded import Embedded
 from fedray.data.corpora.synthesis.sessions import labels, sessions

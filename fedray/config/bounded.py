@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
@@ -23,7 +25,17 @@ def compose(text: str) -> yaml.Node | None:
 def plain(text: str) -> Any:
     """The values in a text, with the errors of `compose`. Interpolations (`${...}`) stay as they are."""
     compose(text)
-    return yaml.safe_load(text)
+    with constructed():
+        return yaml.safe_load(text)
+
+
+@contextmanager
+def constructed() -> Iterator[None]:
+    """Raise YAMLError for a value that is not of the type that its tag names, such as `!!int ''`."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise yaml.YAMLError(f"a value is not of the type that its tag names ({error})") from error
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:

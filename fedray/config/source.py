@@ -178,7 +178,9 @@ def _from_overrides(overrides: Iterable[str]) -> tuple[Values, list[str]]:
 
 @functools.lru_cache(maxsize=10_000)  # the trials of a grid share most of theirs
 def _from_override(override: str) -> Values:
-    return _plain(OmegaConf.from_dotlist([override]))
+    with bounded.constructed():
+        found = OmegaConf.from_dotlist([override])
+    return _plain(found)
 
 
 def as_value(text: str, unresolved: bool = False) -> str:
@@ -251,7 +253,8 @@ def _read_one(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, str
         node = bounded.compose(text)
         if not isinstance(node, yaml.MappingNode | None):
             raise ConfigError(f"{path}: a configuration is a mapping of keys to values")
-        config = OmegaConf.create({}) if node is None else OmegaConf.create(text)
+        with bounded.constructed():
+            config = OmegaConf.create({}) if node is None else OmegaConf.create(text)
         assert isinstance(config, DictConfig)
         values = _plain(config)
     except ConfigError:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -216,10 +217,11 @@ def answers(address: str, seconds: float = 3.0) -> bool:
 def cache(root: Path) -> Findings:
     """Entries and sizes of the cache by kind; a cache that can be neither written nor read stops a run."""
     found = Findings([("folder", str(root))])
-    there = entries(root)
-    for kind in KINDS:
-        sizes = [entry.bytes for entry in there if entry.kind == kind]
-        found.lines.append((kind, f"{len(sizes):,}, {size(sum(sizes))}"))
+    with suppress(PermissionError):  # the problem below
+        there = entries(root)
+        for kind in KINDS:
+            sizes = [entry.bytes for entry in there if entry.kind == kind]
+            found.lines.append((kind, f"{len(sizes):,}, {size(sum(sizes))}"))
     try:
         with tempfile.TemporaryFile(dir=_existing(root)):
             pass

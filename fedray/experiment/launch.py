@@ -34,6 +34,7 @@ from fedray.runs import places
 from fedray.runs.folder import RunFolder
 from fedray.runs.scores import check_results
 from fedray.runs.strangers import check_own, read_config
+from fedray.storage.base import parent
 from fedray.training import compiling
 
 
@@ -197,7 +198,7 @@ def assign(
         "config.yaml": as_yaml(plain(config), source),
     }
     plan = build_plan(config, program, shares.gpus)
-    card = card or Card(Path(where).name)
+    card = card or Card(parent(RunFolder(where).place)[1])  # a URI's query may hold a secret
     tags = {"algorithm": config.algorithm.kind, "seed": str(config.seed), "name": config.name}
     card = replace(card, params=dotted(recorded(plain(config), source)), tags=tags)
     assets = program.algorithm.assets(program.data)

@@ -25,6 +25,9 @@ class Result:
     folder: Path | str
     results: dict[str, Any] = field(repr=False)
 
+    def __repr__(self) -> str:
+        return f"Result(folder={RunFolder(self.folder).place!r})"  # a URI may hold a secret
+
     @classmethod
     def read(cls, folder: Path | str) -> Result:
         """The result of a finished run. ValueError: the folder holds no finished run."""
@@ -92,12 +95,12 @@ class Result:
         if "best" not in self.results:
             stopped = f"stopped after round {self.results.get('stopped') or 0}"
             how = stopped if self.results else "continues without this process"
-            return f"<p>The run in <code>{escape(str(self.folder))}</code> {how}.</p>"
+            return f"<p>The run in <code>{escape(RunFolder(self.folder).place)}</code> {how}.</p>"
         heads = ("", first_model_in(RunFolder(self.folder)), shown_round(self.results), "change")
         rows = [(score.title, f"{score.seed:.2f}", f"{score.best:.2f}", score.change) for score in scores(self.results)]
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
         caption = f"{self.results['name']}: {self.results['rounds']} rounds, {self.results['time/total_s']:.0f} s, "
-        caption += f"{self.results['traffic/total_bytes'] / 1e9:.3f} GB, run folder {self.folder}"
+        caption += f"{self.results['traffic/total_bytes'] / 1e9:.3f} GB, run folder {RunFolder(self.folder).place}"
         if not rows:
             return f"<p>{escape(caption)}</p><p>{escape(WITHOUT)}</p>"
         head = "".join(f"<th>{cell}</th>" for cell in heads)

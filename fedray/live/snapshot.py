@@ -190,7 +190,7 @@ def _detail(seen: Seen) -> Json:
     last = run.rows[-1] if run is not None and run.rows else {}
     seconds, total = last.get("time/round_s"), "traffic/total_bytes"
     facts = {
-        "Clients per second": number(last.get("clients/ok", 0) / seconds) if seconds else "",
+        "Clients per second": number((last.get("clients/ok") or 0) / seconds) if seconds else "",
         "Traffic so far": _shown(None if last.get(total) is None else scaled(last[total], total), total),
         "Client learning rate": number(last.get("lr/client")),
         "Virtual hours": number(last.get("virtual/hours")),

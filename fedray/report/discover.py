@@ -34,7 +34,8 @@ def located(paths: Sequence[str | Path]) -> list[tuple[RunFolder, str, RunFolder
         found = folders_below(path)
         if not found:
             raise ValueError(f"{RunFolder(path).place}: holds no run: a run folder has a config.yaml and a run.json")
-        folders |= {folder.place: (folder, trial) for folder, trial in found}
+        for folder, trial in found:  # a link to a run is no second run
+            folders.setdefault(str(folder.root.resolve()) if folder.root is not None else folder.place, (folder, trial))
     named = [trial or folder for folder, trial in folders.values()]
     names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in named])
     return [(folder, name, trial) for (folder, trial), name in zip(folders.values(), names, strict=True)]

@@ -130,10 +130,14 @@ class RunFolder:
         Tabs and newlines in cells become spaces. Rows wait on the disk until all columns are known.
         """
         columns: dict[str, None] = {}
-        with tempfile.TemporaryFile("w+", encoding="utf-8", prefix="fedray-") as waiting:
+        with (
+            faults(tempfile.gettempdir()),
+            tempfile.TemporaryFile("w+", encoding="utf-8", prefix="fedray-") as waiting,
+        ):
             for row in rows:
                 columns |= dict.fromkeys(row)
                 waiting.write(json.dumps({column: _cell(value) for column, value in row.items()}) + "\n")
+            waiting.flush()
 
             def write(path: Path) -> None:
                 waiting.seek(0)

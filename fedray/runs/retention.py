@@ -69,6 +69,7 @@ class Retention:
         """Remove the checkpoints that are not needed after this round."""
         latest = self.folder.saved_rounds()[-self.keep :]
         best = {int(progress.best["round"])} if progress.best else set()
+        best |= {self._best[round] for round in latest if round in self._best}  # where a run may have to go on
         kept = {0, *latest} | best | self._pinned()
         self.folder.prune(kept)
         self._best = {round: of for round, of in self._best.items() if round in kept}

@@ -50,6 +50,6 @@ def active(folder: RunFolder) -> str | None:
         return f"on {told.get('host', '?')}"
     try:
         os.kill(int(told["pid"]), 0)
-    except (KeyError, ValueError, TypeError, OSError):
+    except (KeyError, ValueError, TypeError, OSError, OverflowError):
         return None
     return "running"

@@ -213,6 +213,7 @@ def fetch(path: Path) -> bool:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.fetch")
     with faults(path):
         try:
+            shutil.rmtree(temporary, ignore_errors=True)  # a killed process of this number, in another container
             temporary.mkdir(parents=True)
             if not _download(store, files, temporary):
                 store.remove(MANIFEST)  # files are missing or damaged: the next writer uploads the whole entry

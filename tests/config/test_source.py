@@ -215,6 +215,12 @@ def test_overrides_that_are_not_yaml(tmp_path: Path, wrong: str) -> None:
     assert "quote a text: 'data.options.delimiter=\",\"'" in message(tmp_path, "seed: 1", "data.options.delimiter=,")
 
 
+@pytest.mark.parametrize("value", ["!!int ''", "!!bool x", "!!timestamp x"])
+def test_a_value_that_is_not_what_its_tag_says(tmp_path: Path, value: str) -> None:
+    assert message(tmp_path, f"seed: {value}").startswith("run.yaml: is not valid YAML: a value is not of the type")
+    assert "a value is not of the type that its tag names" in message(tmp_path, "seed: 1", f"seed={value}")
+
+
 def test_a_tag_of_python_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "is not valid YAML" in message(tmp_path, "seed: !!python/object/apply:os.mkdir [made]")

@@ -164,3 +164,17 @@ def test_the_driver_of_a_gpu_is_named(
 def test_a_wrong_setting_is_refused() -> None:
     with pytest.raises(ValueError, match="mixed_nodes must be one of none, hardware, all, not 'some'"):
         EngineSettings(mixed_nodes="some")
+
+
+def test_the_drivers_processor_counts_where_its_machine_works_too() -> None:
+    """Client actors on the driver's machine are not listed while it is the only one."""
+    nodes, said = compared(node("10.0.0.7", "B"))
+    assert not nodes.mixed and not said
+    nodes = Nodes(RUN, HEAD, "hardware", said.append)
+    nodes.works_here = True
+    nodes.add(node("10.0.0.7", "B"))
+    assert nodes.mixed == ["processors: A (10.0.0.5), B (10.0.0.7)"] and len(said) == 1
+    nodes = Nodes(RUN, HEAD, "none", said.append)
+    nodes.works_here = True
+    with pytest.raises(RunError, match="the nodes have different processors"):
+        nodes.add(node("10.0.0.7", "B"))

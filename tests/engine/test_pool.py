@@ -93,6 +93,12 @@ def started(cluster: None) -> Callable[..., Pool]:
     return lambda **options: Pool(make, **({"size": 1, "replacements": 2} | options))
 
 
+def test_while_all_actors_are_being_replaced_a_job_may_run_on_any_node(started: Callable[..., Pool]) -> None:
+    pool = started()
+    pool.crew.actors.clear()
+    assert pool.neighbours(2) == [None, None]
+
+
 @pytest.mark.long
 def test_an_actor_that_the_memory_monitor_ends_is_replaced(
     started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,7 @@ from fedray.core.types import RunError
 from fedray.engine.actors import crew
 from fedray.engine.actors.crew import Crew, Start
 from fedray.engine.actors.stops import Stopped
+from fedray.engine.cluster.resources import Node
 from fedray.engine.driver import driver as drivers
 from fedray.engine.driver import session
 
@@ -80,3 +81,20 @@ def test_a_file_that_cannot_be_removed_hides_no_other_error(monkeypatch: pytest.
     monkeypatch.setattr(driver, "_warn", said.append)
     driver._remove("driver.json")
     assert said == ["driver.json could not be removed: no connection"]
+
+
+def test_nothing_to_do_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "connect", lambda: None)
+    monkeypatch.setattr(session, "on_this_node", lambda: None)
+    monkeypatch.setattr(session, "resources", lambda: [Node(2.0, 0.0, None, driver=True)])
+    monkeypatch.setattr(ray, "put", lambda value: value)
+    monkeypatch.setattr(ray, "wait", lambda flying, timeout: pytest.fail("nothing flies"))
+    assert list(session.parallel(str, [], "items")) == []
+
+
+def test_a_machine_without_a_core_for_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "connect", lambda: None)
+    monkeypatch.setattr(session, "on_this_node", lambda: None)
+    monkeypatch.setattr(session, "resources", lambda: [Node(0.0, 0.0, None, driver=True)])
+    with pytest.raises(ValueError, match="items: Ray has no core of this machine"):
+        list(session.parallel(str, [1], "items"))

@@ -6,12 +6,15 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fedray.runs.folder import RunFolder
+from fedray.storage.files import StorageError
+from tests.stores import small_disk
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -162,3 +165,13 @@ def test_the_folder_of_a_trial_names_its_run(tmp_path: Path) -> None:
         RunFolder(tmp_path / name).write_text("config.yaml", "name: x\n")
     with pytest.raises(ValueError, match=f"a trial, whose run is in {tmp_path}/run-01: name that folder$"):
         RunFolder(tmp_path).check_is_run()
+
+
+def test_a_table_whose_rows_do_not_fit_into_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        rows = ({"text": "x" * 1000} for _ in range(200))
+        with pytest.raises(StorageError, match="disk: cannot be written: .*free space there"):
+            RunFolder(tmp_path / "run").write_table("predictions.tsv", rows)

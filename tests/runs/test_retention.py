@@ -72,3 +72,17 @@ def test_what_a_trial_refers_to_stays_with_its_best_round_and_all_that_is_newer(
     assert folder.saved_rounds() == [0, 2, 3, 4, 5, 6, 7]
     Retention(folder, states(folder), 1, lambda: None).prune(folder.load(7))
     assert folder.saved_rounds() == [0, 6, 7], "without a sweep: the first, the best and the newest"
+
+
+def test_the_best_round_of_a_checkpoint_to_fall_back_on_stays(folder: RunFolder) -> None:
+    """If the newest checkpoint is damaged, a run goes on from the one before it."""
+    best = {1: 1, 2: 2, 3: 2, 4: 2, 5: 5}
+    retention = Retention(folder, states(folder), 2, lambda: None)
+    for round in range(6):
+        after = progress(round)
+        after.clients.clear()
+        after.best = {"round": best[round], "value": 1.0} if round else None
+        retention.note_best(after)
+        folder.save(after)
+        retention.prune(after)
+    assert folder.saved_rounds() == [0, 2, 4, 5]

@@ -85,6 +85,7 @@ def test_one_file(shared: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     share(path)
     monkeypatch.setenv("FEDRAY_CACHE", str(tmp_path / "two"))
     other = tmp_path / "two" / "init" / "theta.pt"
+    (other.parent / f".theta.pt.{os.getpid()}.fetch").mkdir(parents=True)  # of a killed process of the same number
     assert (
         fetch(other) and other.read_text() == "theta" and [path.name for path in other.parent.iterdir()] == ["theta.pt"]
     )

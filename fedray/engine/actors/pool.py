@@ -66,8 +66,11 @@ class Pool(Workers):
         return {actor.number: actor.handle for actor in actors if actor.number in idle}
 
     def neighbours(self, jobs: int) -> list[str | None]:
-        """The node that each of so many jobs should run on, so that those next to each other meet on one node."""
-        if len(self.nodes) == 1:
+        """The node that each of so many jobs should run on, so that those next to each other meet on one node.
+
+        None: any, because there is one node, or no actor is alive and their replacements are starting.
+        """
+        if len(self.nodes) < 2:
             return [None] * jobs
         nodes = sorted(actor.node for actor in self.crew.actors.values())
         return [nodes[job * len(nodes) // jobs] for job in range(jobs)]

@@ -40,15 +40,16 @@ class Setup:
 class Nodes:
     """The nodes that client actors have started on, in this process and, if it was resumed, before.
 
-    `here`: the driver's node, with which they are compared. `described`: run.json, whose versions come first: it may be
-    of another process, and is complete only if this fedray wrote it. `allowed`: `engine.mixed_nodes`. `warn` is told of
+    `works_here`: whether some started on the driver's node when it was the only one, and are not listed. `here`: the
+    driver's node, with which they are compared. `described`: run.json, whose versions come first: it may be of another
+    process, and is complete only if this fedray wrote it. `allowed`: `engine.mixed_nodes`. `warn` is told of
     differences that are allowed. RunError: the driver's node is not what run.json says.
     """
 
     def __init__(self, described: Mapping[str, Any], here: Setup, allowed: str, warn: Callable[[str], None]) -> None:
         told = {name: described[name] for name in here.software if name in described and name not in RENEWED}
         self.wanted = {**here.software, **told}
-        self.allowed, self._warn = allowed, warn
+        self.allowed, self._warn, self._here, self.works_here = allowed, warn, here, False
         self.found: list[dict[str, Any]] = list(described.get("nodes", []))
         self.mixed: list[str] = list(described.get("mixed", []))
         self.check(here)
@@ -102,6 +103,8 @@ class Nodes:
     def _kinds(self, name: str) -> str:
         """The kinds of processor or GPU, each with its nodes; "": all nodes have the same."""
         kinds: dict[str, list[str]] = {}
+        if self.works_here and name == "processor":
+            kinds[self._here.processor] = [self._here.address]
         for entry in self.found:
             kinds.setdefault(entry.get(name, "no GPU"), []).append(entry["address"])
         if len(kinds) < 2:

@@ -47,13 +47,14 @@ def find(folder: RunFolder) -> Attached | None:
     told = folder.read_json(ATTACH)
     address, host = str(told.get("address", "")), str(told.get("host", "?"))
     loopback = is_loopback(address)
+    there = "" if loopback else f", or set RAY_ADDRESS={address} if you trust the Ray there"
+    elsewhere = (
+        f"{folder.place}: its driver was started on {host}, and nothing says that it has ended: run this command on "
+        f"that machine{there}"
+    )
     if not _is_here(address) or (loopback and told.get("host", socket.gethostname()) != socket.gethostname()):
         if loopback or (outside := session.outside()) is None:
-            there = "" if loopback else f", or set RAY_ADDRESS={address} if you trust the Ray there"
-            raise ValueError(
-                f"{folder.place}: its driver was started on {host}, and nothing says that it has ended: run this "
-                f"command on that machine{there}"
-            )
+            raise ValueError(elsewhere)
     elif session.answers(address):
         _check_owner(folder, address)
         outside = address
@@ -63,6 +64,8 @@ def find(folder: RunFolder) -> Attached | None:
     try:
         return Attached(folder, address, ray.get_actor(name_of(folder.place), namespace=NAMESPACE))
     except ValueError:  # from Ray: there is no actor of that name
+        if address != told.get("address"):  # RAY_ADDRESS is another cluster
+            raise ValueError(elsewhere) from None
         return None
 
 

@@ -230,11 +230,12 @@ class Driver:
     def _compared(self) -> Callable[[Answer], None]:
         """A function that compares the nodes of the client actors, and records them in run.json."""
         run = self.folder.read_json("run.json") if self.folder.exists("run.json") else {}  # none while a sweep prepares
-        allowed, seen = self.assignment.plan.engine.mixed_nodes, set[str]()
+        allowed, seen, alone = self.assignment.plan.engine.mixed_nodes, set[str](), list[Answer]()
         nodes = functools.cache(lambda: Nodes(run, Setup.here(gpu=False), allowed, self._warn))
 
         def greet(answer: Answer) -> None:
-            if answer.setup is None:
+            if answer.setup is None:  # so far there is one node
+                alone.append(answer)
                 return
             if answer.node not in seen and not self.folder.exists(f"probe/{answer.node}"):
                 raise RunError(
@@ -242,6 +243,7 @@ class Driver:
                     "--out on a shared folder or an object store"
                 )
             seen.add(answer.node)
+            nodes().works_here = bool(alone)
             if nodes().add(answer.setup) and run:
                 self.folder.write_json("run.json", run | nodes().record())
 

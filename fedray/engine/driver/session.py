@@ -111,7 +111,7 @@ def answers(address: str) -> bool:
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_SECONDS):
             return True
-    except (OSError, ValueError):
+    except (OSError, ValueError, OverflowError):
         return False
 
 
@@ -150,6 +150,8 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
     connect()
     call = _call.options(scheduling_strategy=on_this_node())
     cpus = sum(node.cpus for node in resources() if node.driver)
+    if cpus < 1:
+        raise ValueError(f"{what}: Ray has no core of this machine: start it here with one, ray start --num-cpus=1")
     ahead = 2 * int(cpus) + 2
     shared = ray.put(function)
     queue = iter(items)
@@ -157,7 +159,7 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
         flying = [call.remote(shared, item) for item in islice(queue, ahead)]
         done = 0
         try:
-            while not ray.wait(flying[:1], timeout=START_SECONDS)[0]:
+            while flying and not ray.wait(flying[:1], timeout=START_SECONDS)[0]:
                 if who := reservation.in_the_way(str(ray.get_runtime_context().get_node_id()), cpus):
                     display.say(f"{what}: waiting for a core of this machine, which {who} holds")
             while flying:

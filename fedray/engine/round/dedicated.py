@@ -32,10 +32,11 @@ def train_dedicated(
         for client, version in job.lane.clients:
             alone = replace(job.lane, clients=((client, version),), marker=markers / f"client_{slots[client]}")
             single[key, client] = TrainClient(alone, inputs=job.inputs, cost=cost(client), slot=slots[client])
+    own = single.keys() - jobs.keys()  # a merge may lead to another one, whose key is in neither
     trained: dict[Hashable, tuple[Reference, LaneResult]] = {}
 
     def take_client(key: Hashable, result: Any, worker: Worker) -> Mapping[Hashable, Job[Any]]:
-        if key in jobs:
+        if key not in own:
             return take(key, result, worker)
         trained[key] = result
         return {}
