@@ -171,10 +171,7 @@ def test_the_drivers_processor_counts_where_its_machine_works_too() -> None:
     nodes, said = compared(node("10.0.0.7", "B"))
     assert not nodes.mixed and not said
     nodes = Nodes(RUN, HEAD, "hardware", said.append)
-    nodes.works_here = True
-    nodes.add(node("10.0.0.7", "B"))
+    nodes.add(node("10.0.0.7", "B"), beside=True)
     assert nodes.mixed == ["processors: A (10.0.0.5), B (10.0.0.7)"] and len(said) == 1
-    nodes = Nodes(RUN, HEAD, "none", said.append)
-    nodes.works_here = True
     with pytest.raises(RunError, match="the nodes have different processors"):
-        nodes.add(node("10.0.0.7", "B"))
+        Nodes(RUN, HEAD, "none", said.append).add(node("10.0.0.7", "B"), beside=True)

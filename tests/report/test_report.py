@@ -226,12 +226,6 @@ def test_runs_that_are_called_so_and_are_no_trials_attempts_all_count(tmp_path: 
     assert [run.name for run in report.read(tmp_path).runs] == ["run-1", "run-2"]
 
 
-def test_a_link_to_a_run_is_no_second_run(tmp_path: Path) -> None:
-    write(tmp_path / "runs" / "one", config(seed=1))
-    (tmp_path / "runs" / "latest").symlink_to("one")
-    assert len(report.read(tmp_path / "runs").runs) == 1
-
-
 def test_what_is_asked_for_and_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = study(tmp_path / "study")
     for arguments, words in (

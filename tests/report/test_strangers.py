@@ -208,3 +208,9 @@ def test_ordinary_aliases_are_read() -> None:
     assert bounded.plain(text) == json.loads(
         '{"a": {"x": 1, "y": [2, 3]}, "b": {"x": 1, "y": [2, 3]}, "c": {"x": 4, "y": [2, 3]}}'
     )
+
+
+def test_a_link_to_a_run_is_no_second_run(tmp_path: Path) -> None:
+    write(tmp_path / "runs" / "one", config(seed=1))
+    (tmp_path / "runs" / "latest").symlink_to("one")
+    assert len(report.read(tmp_path / "runs").runs) == 1

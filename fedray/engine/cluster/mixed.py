@@ -40,29 +40,31 @@ class Setup:
 class Nodes:
     """The nodes that client actors have started on, in this process and, if it was resumed, before.
 
-    `works_here`: whether some started on the driver's node when it was the only one, and are not listed. `here`: the
-    driver's node, with which they are compared. `described`: run.json, whose versions come first: it may be of another
-    process, and is complete only if this fedray wrote it. `allowed`: `engine.mixed_nodes`. `warn` is told of
+    `here`: the driver's node, with which they are compared. `described`: run.json, whose versions come first: it may be
+    of another process, and is complete only if this fedray wrote it. `allowed`: `engine.mixed_nodes`. `warn` is told of
     differences that are allowed. RunError: the driver's node is not what run.json says.
     """
 
     def __init__(self, described: Mapping[str, Any], here: Setup, allowed: str, warn: Callable[[str], None]) -> None:
         told = {name: described[name] for name in here.software if name in described and name not in RENEWED}
         self.wanted = {**here.software, **told}
-        self.allowed, self._warn, self._here, self.works_here = allowed, warn, here, False
+        self.allowed, self._warn, self._here = allowed, warn, here
         self.found: list[dict[str, Any]] = list(described.get("nodes", []))
         self.mixed: list[str] = list(described.get("mixed", []))
         self.check(here)
 
-    def add(self, setup: Setup) -> bool:
-        """Whether run.json needs a new entry for a node. RunError: it differs in what may not differ."""
+    def add(self, setup: Setup, beside: bool = False) -> bool:
+        """Whether run.json needs a new entry for a node. RunError: it differs in what may not differ.
+
+        `beside`: actors also work on the driver's node, which is not listed if it was the only one when they started.
+        """
         other = self.check(setup)
         entry: dict[str, Any] = {"address": setup.address, "processor": setup.processor}
         entry |= ({"gpu": setup.gpu} if setup.gpu else {}) | ({"differs": other} if other else {})
         if entry in self.found:
             return False
         self.found.append(entry)
-        before, self.mixed = self.mixed, [line for name in HARDWARE if (line := self._kinds(name))]
+        before, self.mixed = self.mixed, [line for name in HARDWARE if (line := self._kinds(name, beside))]
         if self.mixed and self.allowed == "none":
             raise RunError(
                 f"the nodes have different {'; '.join(self.mixed)}: start the run on nodes of one type, or set "
@@ -100,10 +102,10 @@ class Nodes:
                 differences.append(f"{name} {there or 'not installed'} instead of {here or 'none'}")
         return differences
 
-    def _kinds(self, name: str) -> str:
+    def _kinds(self, name: str, beside: bool) -> str:
         """The kinds of processor or GPU, each with its nodes; "": all nodes have the same."""
         kinds: dict[str, list[str]] = {}
-        if self.works_here and name == "processor":
+        if beside and name == "processor":
             kinds[self._here.processor] = [self._here.address]
         for entry in self.found:
             kinds.setdefault(entry.get(name, "no GPU"), []).append(entry["address"])

@@ -45,7 +45,7 @@ from fedray.engine.round.rounds import Rounds
 from fedray.engine.telemetry.events import Event, Events
 from fedray.engine.telemetry.trackers import Card, Nothing, Tracker
 from fedray.engine.telemetry.tracking import Tracking
-from fedray.runs.folder import BEFORE, RunFolder
+from fedray.runs.folder import RunFolder
 from fedray.runs.standing import ATTACH
 
 # Bundles of a trial's placement group: the driver's and the first client actor's. The trial's process has bundle 0.
@@ -76,8 +76,7 @@ class Driver:
 
     def __init__(self, assignment: Assignment, detached: bool) -> None:
         self.assignment, self.detached = assignment, detached
-        self.folder = RunFolder(assignment.folder)
-        self.log = Events()
+        self.folder, self.log = RunFolder(assignment.folder), Events()
         self._wish = Wish.NOT_YET  # when the user wants the run to end
         self._pool: Pool | None = None
         self._reserved = Reserved(assignment.share)
@@ -115,7 +114,7 @@ class Driver:
         try:
             with self.folder.locked():
                 if self.assignment.new:  # checked before, but another process may have filled it since
-                    self.folder.check_free({*BEFORE, "broken.tsv"})
+                    self.folder.check_free()
                 results = self._run()
             self.note("end", {"results": results})
             return results
@@ -230,12 +229,12 @@ class Driver:
     def _compared(self) -> Callable[[Answer], None]:
         """A function that compares the nodes of the client actors, and records them in run.json."""
         run = self.folder.read_json("run.json") if self.folder.exists("run.json") else {}  # none while a sweep prepares
-        allowed, seen, alone = self.assignment.plan.engine.mixed_nodes, set[str](), list[Answer]()
+        allowed, seen = self.assignment.plan.engine.mixed_nodes, set[str]()
         nodes = functools.cache(lambda: Nodes(run, Setup.here(gpu=False), allowed, self._warn))
 
         def greet(answer: Answer) -> None:
-            if answer.setup is None:  # so far there is one node
-                alone.append(answer)
+            if answer.setup is None:
+                seen.add("")  # a node that was the only one when its actors started
                 return
             if answer.node not in seen and not self.folder.exists(f"probe/{answer.node}"):
                 raise RunError(
@@ -243,8 +242,7 @@ class Driver:
                     "--out on a shared folder or an object store"
                 )
             seen.add(answer.node)
-            nodes().works_here = bool(alone)
-            if nodes().add(answer.setup) and run:
+            if nodes().add(answer.setup, "" in seen) and run:
                 self.folder.write_json("run.json", run | nodes().record())
 
         return greet

@@ -153,8 +153,7 @@ def parallel(function: Callable[[Any], Any], items: Sequence[Any], what: str) ->
     if cpus < 1:
         raise ValueError(f"{what}: Ray has no core of this machine: start it here with one, ray start --num-cpus=1")
     ahead = 2 * int(cpus) + 2
-    shared = ray.put(function)
-    queue = iter(items)
+    shared, queue = ray.put(function), iter(items)
     with Display.for_terminal() as display:
         flying = [call.remote(shared, item) for item in islice(queue, ahead)]
         done = 0
