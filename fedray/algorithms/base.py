@@ -205,7 +205,7 @@ class TaskAlgorithm(Algorithm):
     ) -> Mapping[str, Evaluation]:
         """Score the global model with the client's personal part.
 
-        If nothing is personal, score it after the client has trained it; the training is repeated for this [ours].
+        If nothing is personal, score it after the client has trained it once more, with the state it now has [ours].
         """
         client, received = composed(self.task.layout, client, received)
         params = received.params if self.task.personal else self.client_train(client, received).model.params()

@@ -175,7 +175,7 @@ class AudioCNN(nn.Module):
 """
 
 
-def example(features: FeatureDescription, frames: int | None) -> str:
+def example(features: FeatureDescription, frames: int | None, hop: int | None) -> str:
     """The text of example.py for this network; see `fedray.models.export_classifier.script`."""
     shape = {"kernel": KERNEL, "groups": GROUPS, "before": (KERNEL - 1) // 2, "after": KERNEL // 2}
-    return script(EXAMPLE % shape, f"AudioCNN({FILTERS}, len(classes))", features, frames)
+    return script(EXAMPLE % shape, f"AudioCNN({FILTERS}, len(classes))", features, frames, hop)

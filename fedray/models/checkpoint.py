@@ -87,6 +87,9 @@ def check_weights(folder: Path) -> None:
     raise ValueError(f"model.folder {folder} has no {WEIGHTS}: set it to a checkpoint that save_pretrained wrote")
 
 
+FILES = (".json", ".txt", ".safetensors", ".model", ".yaml", ".ckpt")  # that a checkpoint's model depends on
+
+
 def _check_whole(path: Path) -> None:
     """Check the header of a file of weights, which knows the file's length. ValueError: it is damaged, or cut short."""
     from safetensors import SafetensorError, safe_open
@@ -108,10 +111,13 @@ def read_object(path: Path, *keys: str) -> dict[str, Any]:
 
 
 def hashes(model: object) -> dict[str, str]:
-    """File -> hash, for the files of the checkpoint that a model's settings name; none without a checkpoint."""
+    """File -> hash, for the files of the checkpoint that a model's settings name; none without a checkpoint.
+
+    SpeechBrain's folders hold hyperparams.yaml and .ckpt files.
+    """
     given = getattr(model, "folder", None)
     if not isinstance(given, str):
         return {}
     folder = located(given, getattr(model, "revision", None))
-    names = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".txt", ".safetensors", ".model")))
+    names = sorted(name for name in os.listdir(folder) if name.endswith(FILES))
     return {name: file_hash(folder / name) for name in names}

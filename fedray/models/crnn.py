@@ -144,8 +144,8 @@ class CRNN(nn.Module):
 """
 
 
-def example(settings: CRNNSettings, features: FeatureDescription, frames: int | None) -> str:
+def example(settings: CRNNSettings, features: FeatureDescription, frames: int | None, hop: int | None) -> str:
     """The text of example.py for this network; see `fedray.models.export_classifier.script`."""
     size = SIZES[settings.size]
     make = f"CRNN({features['bins']}, {size.filters}, {size.hidden}, {size.bidirectional}, len(classes))"
-    return script(EXAMPLE, make, features, frames)
+    return script(EXAMPLE, make, features, frames, hop)

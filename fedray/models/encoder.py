@@ -53,7 +53,7 @@ class EncoderClassifier(PretrainedEncoder):
 
     def load_pretrained(self) -> None:
         """Load the encoder; the head too, if the checkpoint has one for these classes."""
-        theirs = list(self.checkpoint.config.id2label.values())
+        theirs = [label for _, label in sorted(self.checkpoint.config.id2label.items())]
         same = self.labels is not None and list(self.labels) == theirs
         parts = {"projector": self.projector} | ({"classifier": self.classifier} if same else {})
         load(self.encoder, self.checkpoint, "classification", parts)

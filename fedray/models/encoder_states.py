@@ -120,6 +120,11 @@ class PretrainedEncoder(nn.Module):
         drop = "encoder_layerdrop" if found.family.features == "whisper" else "layerdrop"
         if settings.layers == WEIGHTED or settings.keys is not None or settings.layer_drop is not None:
             setattr(config, drop, settings.layer_drop or 0.0)
+        if settings.layers == WEIGHTED and getattr(config, "add_adapter", False):
+            raise ValueError(
+                f"model.layers=weighted: {found.folder} has an adapter behind its layers, which the mean of the layers "
+                "would leave out: set model.layers=all"
+            )
         most = int(settings.layers) if settings.layers.isdecimal() else found.layers
         if settings.keys is not None and (settings.keys > most or getattr(config, "add_adapter", False)):
             raise ValueError(f"model.keys={settings.keys}: {found.folder} has outputs 0 to {most} of as many frames")

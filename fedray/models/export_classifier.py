@@ -44,23 +44,30 @@ if frames is None:
 else:
     short = max(0, frames - len(mels))
     mels = pad(mels, (0, 0, short // 2, short - short // 2), value=%(silence)r)
-    count = -(-len(mels) // frames)
-    starts = torch.linspace(0, len(mels) - frames, count, dtype=torch.float64).round().int().tolist()
+%(starts)s
     windows = torch.stack([mels[start : start + frames] for start in starts])
 with torch.inference_mode():
     print(classes[int(model(windows).mean(0).argmax())])
 '''
 
 
-def script(network: str, make: str, features: FeatureDescription, frames: int | None) -> str:
+SPREAD = """\
+    count = -(-len(mels) // frames)
+    starts = torch.linspace(0, len(mels) - frames, count, dtype=torch.float64).round().int().tolist()"""
+EVERY = "    starts = range(0, len(mels) - frames + 1, %d)"
+
+
+def script(network: str, make: str, features: FeatureDescription, frames: int | None, hop: int | None) -> str:
     """The text of example.py.
 
     `network`: the source code of the model's class. `make`: an expression that makes the model, in which `classes` is
-    the list of class names. `frames`: length of the windows that the model classifies (None: whole clips).
+    the list of class names. `frames`: length of the windows that the model classifies (None: whole clips). `hop`:
+    frames from one window to the next (None: as few windows as cover the clip).
     """
     padding = (features["fft"] - features["window"]) // 2  # makes the first window start at the first sample
     normalise = NORMALISE[features["normalise"]]
     silence = math.log(features["floor"]) if features["normalise"] in ("none", "waveform") else 0.0
     waveform = WAVEFORM if features["normalise"] == "waveform" else ""
     values = {"network": network.rstrip(), "make": make, "frames": frames, "pad": padding, "normalise": normalise}
-    return SCRIPT % {**features, **values, "silence": silence, "waveform": waveform}
+    starts = SPREAD if hop is None else EVERY % hop
+    return SCRIPT % {**features, **values, "silence": silence, "waveform": waveform, "starts": starts}

@@ -7,10 +7,10 @@ Du et al. Communication-Efficient Personalized Federated Learning for Speech-to-
     p(y)       <- lambda p_mem(y) + (1 - lambda) p_model(y)
 
 A small memory is searched exactly, a larger one by lists (FAISS' IndexIVFFlat), the largest by IndexIVFPQ as in the
-paper. The paper has 4096 lists and probes 64 of them. With fewer keys there are fewer lists; the same share of them
-is probed, but at least 4, or 16 if keys are frames. A memory is valid for one model, whose hidden states it holds,
-and carries that model's fingerprint. It may leave out pairs whose token the model is sure of (He, Neubig,
-Berg-Kirkpatrick, Efficient Nearest Neighbor Language Models, EMNLP 2021).
+paper. The paper has 4096 lists and probes 64 of them. With fewer keys there are fewer lists; the same share of them is
+probed, but at least 4, or 16 if keys are frames, and at most `probes`. A memory is valid for one model, whose hidden
+states it holds, and carries that model's fingerprint. It may leave out pairs whose token the model is sure of (He,
+Neubig, Berg-Kirkpatrick, Efficient Nearest Neighbor Language Models, EMNLP 2021).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class MemorySettings(Ranged):
     keys: str = one_of(("frames", "states"))
     lists: Count = 4096  # most lists that the index may have
     # Lists that a query searches if there are `lists` of them. With fewer lists, it searches the same share, but at
-    # least `fewest_probes`.
+    # least `fewest_probes`, and never more than `probes`.
     probes: Count = 64
     fewest_probes: Count | None = None  # fewest lists that a query searches; null: 16 for frames, 4 for states
     prune_above: Share = 1.0  # pairs whose token has a higher probability under the model are left out; 1: none are

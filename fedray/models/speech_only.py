@@ -9,7 +9,7 @@ WavLM in their base sizes), and where a convolution reads what an earlier layer 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,15 @@ class Speech:
     @contextmanager
     def of(self, lengths: dict[str, Tensor]) -> Iterator[None]:
         """While open, the parts read no padding. `lengths`: what is counted -> lengths [B]."""
-        self._lengths = lengths
+        before, self._lengths = self._lengths, lengths
         try:
             yield
         finally:
-            self._lengths = {}
+            self._lengths = before
+
+    def as_now(self) -> AbstractContextManager[None]:
+        """`of` with the present lengths, for layers that are computed again when gradients need them."""
+        return self.of(self._lengths)
 
     def lengths(self, counted: str, size: int, longest: int, device: torch.device) -> Tensor:
         """The lengths of `size` utterances, int64 [size]: `longest` each if there is no padding."""
@@ -50,11 +54,11 @@ class GroupNorm(nn.GroupNorm):
     def __init__(self, norm: nn.GroupNorm, speech: Speech, counted: str) -> None:
         assert norm.num_groups == norm.num_channels
         super().__init__(norm.num_groups, norm.num_channels, norm.eps)
-        self._speech, self._counted = speech, counted
+        self.speech, self._counted = speech, counted
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, channels, T] -> the same shape."""
-        outside = self._speech.outside(self._counted, x.shape[2])
+        outside = self.speech.outside(self._counted, x.shape[2])
         if outside is None:
             return super().forward(x)
         inside = ~outside[:, None]
@@ -70,13 +74,13 @@ class BatchNorm(nn.BatchNorm1d):
 
     def __init__(self, norm: nn.BatchNorm1d, speech: Speech, counted: str) -> None:
         super().__init__(norm.num_features, norm.eps, norm.momentum)
-        self._speech, self._counted = speech, counted
+        self.speech, self._counted = speech, counted
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, channels, T] -> the same shape."""
         if not self.training:
             return super().forward(x)
-        outside = self._speech.outside(self._counted, x.shape[2])
+        outside = self.speech.outside(self._counted, x.shape[2])
         inside = x.new_ones(x.shape[0], x.shape[2], dtype=torch.bool) if outside is None else ~outside
         return norm_of_speech(self, x.transpose(1, 2), inside).transpose(1, 2)
 
@@ -102,6 +106,7 @@ def silence_before(conv: nn.Module, speech: Speech, counted: str) -> None:
         outside = speech.outside(counted, x.shape[2])
         return x if outside is None else x.masked_fill(outside[:, None], 0.0)
 
+    conv.speech = speech  # type: ignore[assignment]
     conv.register_forward_pre_hook(silenced)
 
 

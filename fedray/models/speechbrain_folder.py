@@ -8,10 +8,10 @@ any package that it names: it can execute anything, so `model.trusted` must say 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,9 @@ class SpeechBrainCTC(nn.Module):
         self.parts = nn.ModuleDict({name: part for name, part in modules.items() if isinstance(part, nn.Module)})
         # Not registered: their parameters are those of `parts`.
         self.__dict__["pretrainer"] = hparams.get("pretrainer")
+        # The mean and variance of a corpus are no parameters: every model has the folder's, and training keeps them.
+        if any(map(_is_constant, getattr(self.pretrainer, "loadables", {}).values())):
+            load(self.pretrainer, checked_folder(settings), _is_constant)
         order = torch.arange(vocabulary) if places is None else torch.tensor(list(places))
         self.register_buffer("order", order, persistent=False)
 
@@ -69,6 +72,16 @@ class SpeechBrainCTC(nn.Module):
         }
         return found if settings.folder is None else found | {"task.tokens": "pretrained"}
 
+    def train(self, mode: bool = True) -> Self:
+        """As any module, but for `InputNormalization`, which would go on to learn a mean and variance."""
+        from speechbrain.processing.features import InputNormalization
+
+        super().train(mode)
+        for part in self.modules():
+            if isinstance(part, InputNormalization):
+                part.eval()
+        return self
+
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Waveforms [B, T, 1] and lengths [B] in samples -> outputs [B, T', tokens] and their lengths [B]."""
         relative = lengths / features.shape[1]
@@ -81,7 +94,7 @@ class SpeechBrainCTC(nn.Module):
 
     def load_pretrained(self) -> None:
         """Load the folder's weights. ValueError: it names none, or a file is missing."""
-        load(self.pretrainer, checked_folder(self.settings), only=nn.Module)
+        load(self.pretrainer, checked_folder(self.settings), lambda part: isinstance(part, nn.Module))
 
     def save_pretrained(self, folder: Path) -> None:
         """Write a folder for `EncoderASR.from_hparams`, with the files of the first folder and these weights."""
@@ -90,7 +103,7 @@ class SpeechBrainCTC(nn.Module):
             if path.is_file():
                 shutil.copyfile(path, folder / path.name)
         for name, part in self.pretrainer.loadables.items():
-            if isinstance(part, nn.Module):
+            if isinstance(part, nn.Module) and not _is_constant(part):
                 torch.save({key: value.clone() for key, value in part.state_dict().items()}, folder / f"{name}.ckpt")
 
 
@@ -131,7 +144,7 @@ def tokens_of(settings: SpeechBrainSettings) -> tuple[bytes | list[str], int]:
     from speechbrain.dataio.encoder import CTCTextEncoder
 
     hparams, folder = read(settings), checked_folder(settings)
-    load(hparams.get("pretrainer"), folder, leave=nn.Module)
+    load(hparams.get("pretrainer"), folder, lambda part: not isinstance(part, nn.Module))
     tokeniser: Any = hparams.get("tokenizer")
     blank = int(hparams.get("blank_index", 0))
     if isinstance(tokeniser, CTCTextEncoder):
@@ -145,8 +158,12 @@ def tokens_of(settings: SpeechBrainSettings) -> tuple[bytes | list[str], int]:
     )
 
 
-def load(pretrainer: Any, folder: Path, only: type = object, leave: type | None = None) -> None:
-    """Load the files that a pretrainer names, for its objects of a type.
+def _is_constant(part: object) -> bool:
+    return isinstance(part, nn.Module) and not any(True for _ in part.parameters())
+
+
+def load(pretrainer: Any, folder: Path, chosen: Callable[[object], bool]) -> None:
+    """Load the files that a pretrainer names, for its chosen objects.
 
     ValueError: there is no pretrainer, or a file is missing.
     """
@@ -154,11 +171,7 @@ def load(pretrainer: Any, folder: Path, only: type = object, leave: type | None 
 
     if not isinstance(pretrainer, Pretrainer):
         raise ValueError(f"{folder / HYPERPARAMS}: has no pretrainer, which says where the weights are")
-    wanted = {
-        name: part
-        for name, part in pretrainer.loadables.items()
-        if isinstance(part, only) and not (leave is not None and isinstance(part, leave))
-    }
+    wanted = {name: part for name, part in pretrainer.loadables.items() if chosen(part)}
     paths = {name: str(pretrainer.paths.get(name, folder / f"{name}.ckpt")) for name in wanted}
     missing = [path for path in paths.values() if not Path(path).is_file()]
     if missing:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedray.models.norms import running_statistics
+
 
 def read_weights(path: Path | str, device: str = "cpu") -> dict[str, Tensor]:
     """Read a state dict that torch.save wrote. ValueError: the file is cut short, or holds something else.
@@ -77,3 +79,21 @@ def load_weights(model: nn.Module, path: Path | str) -> list[str]:
 def _in_a_list(state: Mapping[str, Tensor]) -> bool:
     """Whether all names begin with a number, as those of a ModuleList do."""
     return all(name.split(".")[0].isdecimal() for name in state)
+
+
+def constants(model: nn.Module) -> dict[str, Tensor]:
+    """A copy of each float buffer of a model but batch norm's: clients build them anew, from the constructor."""
+    kept = set(running_statistics(model))
+    buffers = model.named_buffers()
+    return {name: buffer.clone() for name, buffer in buffers if buffer.is_floating_point() and name not in kept}
+
+
+def check_constants(model: nn.Module, before: Mapping[str, Tensor]) -> None:
+    """ValueError: a checkpoint has set a buffer, which clients would not have. `before`: `constants` before loading."""
+    now = model.state_dict()
+    for name, buffer in before.items():
+        if name in now and not torch.equal(now[name], buffer):
+            raise ValueError(
+                f"the checkpoint sets {name} of {type(model).__name__}, a buffer, and clients get parameters and "
+                "running statistics of batch norm alone: make it nn.Parameter(..., requires_grad=False), which travels once"
+            )

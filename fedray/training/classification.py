@@ -118,7 +118,7 @@ class Classification(Task):
         return {**super().__getstate__(), "_class_numbers": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= state
+        super().__setstate__(state)
         self._class_numbers = weakref.WeakKeyDictionary()
 
     def targets(self, data: Utterances) -> ClassNumbers:
@@ -205,9 +205,9 @@ class Classification(Task):
         save_tensors(state, folder / "model.pt")
         texts = {"classes.json": json.dumps(self.classes, ensure_ascii=False, indent=1) + "\n"}
         if (features := self.described_features()) is not None and isinstance(flat.model, crnn.CRNN):
-            texts["example.py"] = crnn.example(flat.model.settings, features, self._window)
+            texts["example.py"] = crnn.example(flat.model.settings, features, self._window, self._hop)
         elif features is not None and isinstance(flat.model, audio_cnn.AudioCNN):
-            texts["example.py"] = audio_cnn.example(features, self._window)
+            texts["example.py"] = audio_cnn.example(features, self._window, self._hop)
         for name, text in texts.items():
             write_whole(folder / name, text)
 

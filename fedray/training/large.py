@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from fedray.core.ranges import Count, Ranged, one_of
 from fedray.data.features.dataset import Batch
 from fedray.models.norms import batch_norms
+from fedray.models.speech_only import Speech
 
 LARGE = 10_000_000  # parameters; a step of a smaller model needs little beside the actor itself
 
@@ -117,6 +118,8 @@ def _as_now(layer: nn.Module) -> AbstractContextManager[None]:
     Models mask padding by hooks that are gone when the backward pass begins.
     """
     hooks = [(module, dict(module._forward_pre_hooks)) for module in layer.modules() if module._forward_pre_hooks]
+    parts = {id(part): part for module in layer.modules() if (part := getattr(module, "speech", None)) is not None}
+    masks = [part.as_now() for part in parts.values() if isinstance(part, Speech)]
 
     @contextmanager
     def entered() -> Iterator[None]:
@@ -128,7 +131,10 @@ def _as_now(layer: nn.Module) -> AbstractContextManager[None]:
                 norm.momentum = 0.0  # other than without running statistics, the same tensors are kept
             for module, then in hooks:
                 module._forward_pre_hooks.update(then)
-            yield
+            with ExitStack() as masked:
+                for mask in masks:
+                    masked.enter_context(mask)
+                yield
         finally:
             for norm, momentum in norms:
                 norm.momentum = momentum

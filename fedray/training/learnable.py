@@ -106,8 +106,9 @@ class Capacity:
         return found
 
     def unlearnable(self, demand: Demand) -> Mask:
-        """Which utterances cannot be learnt, bool [utterances]."""
+        """Which utterances cannot be learnt, bool [utterances]. A decoder learns also what CTC cannot align."""
         found = np.zeros(len(demand.frames), bool)
-        for excess in self.excess(demand).values():
-            found |= excess > 0
+        for limit, excess in self.excess(demand).items():
+            if limit != "alignment" or not demand.written.any():
+                found |= excess > 0
         return found

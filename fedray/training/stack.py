@@ -97,6 +97,8 @@ class Row(FlatModel):
         """Set `gradient` to that of a loss: here back to the model's outputs, from there along with other clients."""
         if not more:
             self.gradient.zero_()
+            for output in (output for request in self._open for output in request.outputs):
+                output.grad = None  # another model's loss may have depended on it
         loss.backward()  # type: ignore[no-untyped-call]
         for request in self._open:
             if any(output.grad is not None for output in request.outputs):

@@ -30,7 +30,7 @@ from fedray.models.adapters import LoRASettings, adapt
 from fedray.models.export_recogniser import FeatureDescription
 from fedray.models.heads import last_layers
 from fedray.models.norms import norm_layers, running_statistics
-from fedray.models.weights import load_weights
+from fedray.models.weights import check_constants, constants, load_weights
 from fedray.training.large import LARGE
 from fedray.training.loans import Loans
 from fedray.training.personal import check_patterns, matches
@@ -181,6 +181,7 @@ class Task(ABC):
         Random weights come from torch's global generator. ValueError: this machine does not have the file.
         """
         model = self.model()
+        before = constants(model)
         init: str | None = getattr(self.model_settings, "init", None)  # a user's model may have no such setting
         if init is None and isinstance(model, Pretrained):
             model.load_pretrained()
@@ -194,6 +195,7 @@ class Task(ABC):
                 ) from error
             if missing:
                 print(f"model.init {init} lacks {', '.join(missing)}: these start from random weights", file=sys.stderr)
+        check_constants(model, before)
         return self.layout.join(model.state_dict())
 
     def flat(self, device: str) -> FlatModel:
@@ -242,6 +244,7 @@ class Task(ABC):
         """A model with its adapters, and the names of the vector's entries: parameters and running statistics."""
         # Later random numbers must not depend on whether this process has built its model before.
         with torch.random.fork_rng(devices=[]):  # models are built on the CPU
+            torch.manual_seed(0)  # a buffer that a constructor draws at random is the same in every process
             model = self.model()
             model = adapt(model, self.adapters) if self.adapters is not None else model
         return model, {name for name, _ in model.named_parameters()} | set(running_statistics(model))

@@ -237,6 +237,8 @@ def test_what_does_not_fit_is_named(checkpoint: Callable[..., Path], tmp_path: P
         EncoderSettings(folder, layers="some")
     with pytest.raises(ValueError, match=r"model.layers=weighted needs the output of every layer"):
         EncoderSettings(folder, layers="weighted", layer_drop=0.1)
+    with pytest.raises(ValueError, match=r"model.layers=weighted: .* has an adapter behind its layers"):
+        Encoder(EncoderSettings(str(checkpoint("wav2vec2", add_adapter=True)), layers="weighted"), 1, 8)
     whisper = str(checkpoint("whisper"))
     with pytest.raises(ValueError, match="an utterance of 2.5 s is too long: the encoder's window has 2 s"):
         Encoder(EncoderSettings(whisper), 80, 8).encode(torch.zeros(1, 250, 80), torch.tensor([250]))

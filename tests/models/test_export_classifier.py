@@ -16,17 +16,26 @@ from tests.speech import RATE
 
 
 @pytest.mark.usefixtures("without_ray")
-@pytest.mark.parametrize("window", [None, 0.2, 1.0], ids=["whole clips", "two windows a clip", "zeros on both sides"])
+@pytest.mark.parametrize(
+    ("window", "hop"),
+    [(None, None), (0.2, None), (1.0, None), (0.2, 0.05)],
+    ids=["whole clips", "two windows a clip", "zeros on both sides", "a window every 50 ms"],
+)
 @pytest.mark.parametrize("kind", ["crnn", "audio_cnn"])
 def test_the_script_says_what_the_task_says(
-    kind: str, window: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kind: str,
+    window: float | None,
+    hop: float | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     keywords.write_corpus(tmp_path, speakers=3)
     features = {"sample_rate": RATE, "bins": 20, "normalise": "waveform" if kind == "audio_cnn" else "none"}
     changes = {
         "features": features,
         "model": {"kind": kind},
-        "task": {"kind": "classification", "window": window},
+        "task": {"kind": "classification", "window": window, "hop": hop},
         "cohort": {"size": 1},
     }
     config, source = experiment.load(keywords.settings(tmp_path, **changes))

@@ -159,3 +159,29 @@ def test_a_folder_is_asked_for(tmp_path: Path) -> None:
         SpeechBrainCTC(SpeechBrainSettings(), 1, 6)
     with pytest.raises(ValueError, match="has no hyperparams.yaml"):
         SpeechBrainCTC(SpeechBrainSettings(str(tmp_path)), 1, 6)
+
+
+def test_a_corpus_mean_is_the_folders_and_stays(corpus: Path, tmp_path: Path) -> None:
+    """`InputNormalization` with norm_type global, as in SpeechBrain's recipes for LibriSpeech."""
+    text = YAML.replace("norm_type: sentence", "norm_type: global")
+    text = text.replace(
+        "    tokenizer: !ref <tokenizer>\n", "    tokenizer: !ref <tokenizer>\n    normalizer: !ref <norm>\n"
+    )
+    folder = write(tmp_path / "folder", text + "    normalizer: !ref <pretrained_path>/normalizer.ckpt\n")
+    norm = load_hyperpyyaml(text)["norm"].train()
+    norm(torch.randn(4, 50, 20) * 3 - 5, torch.ones(4))
+    norm._save(folder / "normalizer.ckpt")
+    algorithm, data, state = by_hand.build(settings(corpus, folder))
+    mine = data.load(data.client_ids()[0])
+
+    def told(model: Path) -> None:
+        asr = theirs(model)
+        (ours,) = algorithm.task.transcribe(state.params, mine, [algorithm.task.greedy()], "cpu")
+        for position, one in enumerate(ours):
+            wave = torch.from_numpy(mine.features[int(mine.rows[position])][:, 0].astype(np.float32) / 32768)
+            assert asr.transcribe_batch(wave[None], torch.ones(1))[0] == [one.text]
+
+    told(folder)
+    _, state = by_hand.play(algorithm, data, state, 2)
+    algorithm.export(state, tmp_path / "model")
+    told(tmp_path / "model")

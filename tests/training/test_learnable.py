@@ -134,6 +134,14 @@ def repeated(text: str) -> bool:
     return any(one == other for one, other in itertools.pairwise(text))
 
 
+def test_a_decoder_learns_what_ctc_cannot_align() -> None:
+    frames, aligned = np.array([40, 40]), np.array([1000, 2])
+    for written, expected in ((np.zeros(2, np.int64), [True, False]), (np.array([5, 5]), [False, False])):
+        capacity = Capacity(Conformer, ConformerSettings())
+        assert capacity.unlearnable(Demand(frames, aligned, written)).tolist() == expected
+        assert capacity.excess(Demand(frames, aligned, written))["alignment"][0] > 0
+
+
 def test_utterances_that_cannot_be_learnt_do_not_count_in_the_mean_loss(folder: Path) -> None:
     config, algorithm, data, state = built(folder, 11)  # 58 // 11 = 5 frames: enough for 5 tokens without repeats
     for position, name in enumerate(data.client_ids()):

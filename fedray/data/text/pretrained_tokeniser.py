@@ -14,6 +14,7 @@ from fedray.storage.files import write_whole
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+TIMESTAMP = re.compile(r"<\|\d+\.\d\d\|>")
 SPACED_START = re.compile(f"[^\\s{SPACELESS}]")
 
 
@@ -56,8 +57,8 @@ class PretrainedTokeniser:
         return list(self._tokenizer.encode(space + text, add_special_tokens=False).ids)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Token ids to text. Special tokens are skipped."""
-        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
+        """Token ids to text. Special tokens are skipped, Whisper's timestamps among them."""
+        return TIMESTAMP.sub("", str(self._tokenizer.decode(list(ids), skip_special_tokens=True))).strip()
 
     def save(self, folder: Path) -> None:
         """Write tokenizer.json."""

@@ -70,7 +70,7 @@ def _feed_forward(module: Any, x: Tensor, inner: Drop, outer: Drop) -> Tensor:
     return FeedForward.apply(x, *weights, inner, outer)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=16)  # each holds 2 time - 1 rows: megabytes for long speech
 def _distances(time: int, width: int) -> Tensor:
     """SpeechBrain's embeddings of the distances between `time` frames, [2 time - 1, width]."""
     return RelPosEncXL(width)(torch.empty(1, time, width))[0].contiguous()

@@ -52,7 +52,8 @@ class AttentionSearch(Search):
         if a_frame is None:
             a_frame, more = getattr(model, "text_limit", (1.0, 0))
         most = getattr(model, "most_tokens", math.inf)
-        return [int(min(a_frame * frames + more, most)) for frames in lengths.tolist()]
+        aligned = self.settings.beam > 1 and self.settings.ctc_weight > 0  # CTC aligns at most a token a frame
+        return [int(min(a_frame * frames + more, most, frames if aligned else math.inf)) for frames in lengths.tolist()]
 
     def _scores(self, model: Recogniser) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """The function from a decoder's states to the scores of the next tokens and the decoder's log-probabilities."""
