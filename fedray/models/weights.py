@@ -95,5 +95,6 @@ def check_constants(model: nn.Module, before: Mapping[str, Tensor]) -> None:
         if name in now and not torch.equal(now[name], buffer):
             raise ValueError(
                 f"the checkpoint sets {name} of {type(model).__name__}, a buffer, and clients get parameters and "
-                "running statistics of batch norm alone: make it nn.Parameter(..., requires_grad=False), which travels once"
+                "running statistics of batch norm alone: make it nn.Parameter(..., requires_grad=False), which travels "
+                "once"
             )
