@@ -209,7 +209,7 @@ def pairs(found: study.Found) -> str:
 def main() -> None:
     parser = study.parser(__spec__.name, __doc__, "study-fednst-whisper", rounds=20)
     chosen = study.chosen(parser, ARMS)
-    before = study.page_before("fednst_whisper", rounds=chosen.rounds)
+    before = study.page_before("fednst_whisper", rounds=chosen.rounds, masks=MASKS)
     tuned = before.get("tuned", {})
     found = study.gathered(
         before.get("found", {}), ARMS, chosen,
@@ -224,7 +224,7 @@ def main() -> None:
             tables = {arm: tried for arm, tried in tuned.items() if central(arm) is kind}
             text += f"\n\n{table(rates, tables)}" if tables else ""
     command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
-    kept = {"rounds": chosen.rounds, "tuned": tuned, "found": found}
+    kept = {"rounds": chosen.rounds, "masks": MASKS, "tuned": tuned, "found": found}
     study.write("fednst_whisper", text, kept, command, study.seeds(found))
     print(text)
 
