@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import yaml
+from omegaconf.errors import OmegaConfBaseException
 
 LARGEST = 4_000_000  # characters
 VALUES = 100_000  # with aliases written out
@@ -34,6 +35,8 @@ def constructed() -> Iterator[None]:
     """Raise YAMLError for a value that is not of the type that its tag names, such as `!!int ''`."""
     try:
         yield
+    except OmegaConfBaseException:  # says more
+        raise
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise yaml.YAMLError(f"a value is not of the type that its tag names ({error})") from error
 

@@ -100,7 +100,7 @@ class EngineSettings(Ranged):
     hang_warning_s: Positive = 60.0  # seconds of silence, at least, before a warning names the actor and its client
     deadline: DeadlineSettings = field(default_factory=DeadlineSettings)  # when an actor that hangs is killed
     checkpoint_every: Count = 1  # rounds between two checkpoints
-    keep: Count = 2  # latest checkpoints that stay, besides the first and the best one
+    keep: Count = 2  # latest checkpoints that stay, besides the first and the best ones by then
     hold_gb: Amount = 1.0  # memory of an actor for updates that wait for the whole cohort; others go to local disk
     # lazy: a client prepares in its first cohort; all: every client before the first round
     prepare: str = one_of(("lazy", "all"))
