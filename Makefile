@@ -36,10 +36,10 @@ $(BIN)/.installed: $(BIN)/.demo
 demo: $(BIN)/.demo  ## FedNST on the embedded corpus: a seed model, 60 clients, 25 rounds, a table
 	$(BIN)/fedray run configs/fednst/embedded.yaml
 
-test: $(BIN)/.installed  ## all tests but the longest (4 to 6 minutes on two cores)
+test: $(BIN)/.installed  ## all tests but the longest (6 to 11 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-long: $(BIN)/.installed  ## the longer tests (about 8 minutes on two cores)
+test-long: $(BIN)/.installed  ## the longer tests (about 20 minutes on two cores)
 	$(BIN)/python -m pytest $(PARALLEL) -m "long and not nightly"
 
 test-nightly: $(BIN)/.installed  ## long tests that are seldom the first to fail (about half an hour)

@@ -160,7 +160,7 @@ def test_a_run_that_is_killed_and_requeued_has_the_bits_of_a_straight_run(
     assert len(set(killed)) > kills / 3, f"it was killed after {killed} rounds: too few of the kills were in rounds"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_ray_runs_on_all_nodes_of_a_job_and_ends_with_it(
     opening: Opening, config: dict[str, Any], cache: Path, tmp_path: Path
 ) -> None:

@@ -111,7 +111,7 @@ def test_a_run_waits_until_another_has_ended(
     gone()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_automatic_number_of_actors_is_what_finds_room(
     tmp_path: Path, alone: Path, told: Callable[[str, Callable[[], object]], list[str]]
 ) -> None:
@@ -159,7 +159,7 @@ def test_a_killed_run_holds_nothing(
     gone()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_three_at_once_run_in_turn(tmp_path: Path, alone: Path) -> None:
     runs = [tmp_path / f"run-{number}" for number in range(3)]
     for run in runs:

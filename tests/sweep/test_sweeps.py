@@ -59,7 +59,7 @@ def test_a_folder_with_a_sweep_is_not_overwritten(place: Path, capsys: pytest.Ca
     assert "holds no sweep to continue" in capsys.readouterr().err
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_asha_waits_for_a_score(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rounds without a score neither end the sweep nor a trial. What is stopped early counts as ended."""
     sweep = replace(SWEEP, space={"algorithm.client.lr": tune.grid_search([1e-6, 0.2])}, metric="dev/cer")
