@@ -35,9 +35,9 @@ def located(paths: Sequence[str | Path]) -> list[tuple[RunFolder, str, RunFolder
         if not found:
             raise ValueError(f"{RunFolder(path).place}: holds no run: a run folder has a config.yaml and a run.json")
         for folder, trial in found:  # a link to a run is no second run
-            folders.setdefault(str(folder.root.resolve()) if folder.root is not None else folder.place, (folder, trial))
+            folders.setdefault(_resolved(folder), (folder, trial))
     named = [trial or folder for folder, trial in folders.values()]
-    names = _short([str(folder.root.resolve()) if folder.root is not None else folder.place for folder in named])
+    names = _short([_resolved(folder) for folder in named])
     return [(folder, name, trial) for (folder, trial), name in zip(folders.values(), names, strict=True)]
 
 
@@ -69,6 +69,11 @@ def folders_below(path: str | Path) -> list[tuple[RunFolder, RunFolder | None]]:
             names = names[-1:]
         found += [(RunFolder(below(place, "/".join(filter(None, (outer, name))))), trial) for name in names]
     return found
+
+
+def _resolved(folder: RunFolder) -> str:
+    """A folder's place, without links."""
+    return str(folder.root.resolve()) if folder.root is not None else folder.place
 
 
 def _trial(folder: RunFolder) -> RunFolder | None:

@@ -69,7 +69,7 @@ class Retention:
         """Remove the checkpoints that are not needed after this round."""
         latest = self.folder.saved_rounds()[-self.keep :]
         best = {int(progress.best["round"])} if progress.best else set()
-        best |= {self._best[round] for round in latest if round in self._best}  # where a run may have to go on
+        best |= self._best_of(latest)  # a run may have to go on from an earlier one
         kept = {0, *latest} | best | self._pinned()
         self.folder.prune(kept)
         self._best = {round: of for round, of in self._best.items() if round in kept}
@@ -107,4 +107,8 @@ class Retention:
         if pinned is None:
             return set()
         kept = {*pinned, *(round for round in self.folder.saved_rounds() if round > max(pinned, default=0))}
-        return kept | {self._best[round] for round in kept if round in self._best}
+        return kept | self._best_of(kept)
+
+    def _best_of(self, rounds: Collection[int]) -> set[int]:
+        """The best rounds by then of these rounds, where they are known."""
+        return {self._best[round] for round in rounds if round in self._best}
