@@ -26,7 +26,7 @@ def test_every_audit_is_a_valid_configuration(overrides: tuple[str, ...]) -> Non
     experiment.check_setup(*experiment.load(privacy_audit.CONFIG, list(overrides)))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_auroc_is_the_mean_over_seeds_and_has_an_interval() -> None:
     apart = {"inside": "3 4 5 6", "outside": "-1 0 1 2"}
     mixed = {"inside": "1 2 3 4", "outside": "1 2 3 4"}

@@ -39,7 +39,7 @@ def straight(config: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, i
     return Path(fedray.run(gated(config, folder), out=folder / "run").folder)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_ctrl_c_then_detached_watched_and_stopped(
     terminal: Terminal, config: dict[str, Any], straight: Path, tmp_path: Path
 ) -> None:

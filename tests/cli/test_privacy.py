@@ -31,7 +31,7 @@ def test_both_kinds_of_noise_on_the_server_are_compared(tmp_path: Path, capsys: 
     assert "Noise in the model by kind" in picture.read_text(encoding="utf-8")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_loose_bound_is_explained_and_an_unknown_column_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("dp_accounting", reason="epsilon is computed by dp-accounting, which is not installed")
     skellam = ["privacy/keywords", "privacy.epsilon=null", "privacy.noise=1.1", "rounds=20"]

@@ -13,8 +13,8 @@ import pytest
 from tests.cli.terminal import SECONDS, Terminal, gone, read_until, second_round, write
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("begun", [pytest.param(True, marks=pytest.mark.nightly), False])
+@pytest.mark.nightly
+@pytest.mark.parametrize("begun", [True, False])
 def test_sigterm_ends_a_run_with_its_last_checkpoint(
     begun: bool, terminal: Terminal, config: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -32,7 +32,7 @@ def test_sigterm_ends_a_run_with_its_last_checkpoint(
     gone(family)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_ctrl_c_while_data_are_prepared(terminal: Terminal, config: dict[str, Any], tmp_path: Path) -> None:
     settings = {**config, "data": {"corpus": "endless"}}
     process = terminal.start("run", write(tmp_path, settings), "--out", tmp_path / "run")

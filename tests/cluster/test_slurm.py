@@ -131,14 +131,8 @@ def status_of(slurm: Slurm, *words: Path, moment: Callable[[subprocess.Popen[str
             return status
 
 
-@pytest.mark.parametrize(
-    ("kills", "rounds", "processes"),
-    [
-        pytest.param(4, 20, False, marks=pytest.mark.long),
-        pytest.param(20, 100, False, marks=pytest.mark.nightly),
-        pytest.param(3, 20, True, marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kills", "rounds", "processes"), [(4, 20, False), (20, 100, False), (3, 20, True)])
 def test_a_run_that_is_killed_and_requeued_has_the_bits_of_a_straight_run(
     kills: int, rounds: int, processes: bool, opening: Opening, config: dict[str, Any], cluster: None, tmp_path: Path
 ) -> None:

@@ -152,7 +152,7 @@ def test_the_past_is_shown_in_short_and_nothing_twice() -> None:
     ]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_somebody_else_watches_and_stops(cluster: None, tmp_path: Path) -> None:
     """A detached driver is found by its folder; its messages are shown, and it stops after its round."""
     session.ship(waiting)

@@ -95,7 +95,7 @@ def described(folder: Path) -> None:
     (folder / "config.yaml").write_text("name: toy\n")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_run_waits_until_another_has_ended(
     tmp_path: Path, alone: Path, told: Callable[[str, Callable[[], object]], list[str]]
 ) -> None:
@@ -130,8 +130,8 @@ def test_an_automatic_number_of_actors_is_what_finds_room(
     same(second, alone, ROUNDS)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("detached", [pytest.param(True, marks=pytest.mark.nightly), False])
+@pytest.mark.nightly
+@pytest.mark.parametrize("detached", [True, False])
 def test_a_killed_run_holds_nothing(
     tmp_path: Path, alone: Path, detached: bool, told: Callable[[str, Callable[[], object]], list[str]]
 ) -> None:
@@ -203,7 +203,7 @@ def test_whoever_waits_can_be_ended_at_once(
     gone()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_signal_that_comes_after_the_last_round_ends_the_caller_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,7 +216,7 @@ def test_a_hiccup_of_the_network_is_no_death(tmp_path: Path, monkeypatch: pytest
     assert words.startswith("a client actor cannot be reached; waiting for it: ")
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_actor_that_cannot_be_reached_for_long_is_replaced_and_no_client_is_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

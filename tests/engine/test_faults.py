@@ -86,7 +86,7 @@ def shipped(cluster: None) -> None:
     session.ship(sys.modules[__name__])  # the actors cannot import it
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_actor_that_cannot_start_ends_the_run_at_once(tmp_path: Path) -> None:
     settings = toys.ToySettings(folder=str(tmp_path))
     with pytest.raises(

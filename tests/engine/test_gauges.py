@@ -152,7 +152,7 @@ def test_a_round_costs_less_than_a_millisecond(cluster: None) -> None:
     assert time.process_time() - started < 0.1
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_agent_of_the_node_exports_a_run(cluster: None, tmp_path: Path) -> None:
     """The agent exports a run's gauges without Ray's dashboard too. The toy has no devices and no privacy."""
     expected = GAUGES.keys() - VIRTUAL.keys() - PRIVATE.keys()

@@ -107,7 +107,7 @@ def goes_on(folder: Path, straight: Path) -> None:
     same(folder / "run", straight, 2)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_client_that_hangs_is_named_and_the_run_can_be_stopped(
     straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,10 +58,8 @@ def play(folder: Path, trouble: str, **options: Any) -> RunFolder:
     return RunFolder(folder / "run")
 
 
-@pytest.mark.parametrize("trouble", [
-    pytest.param("stop once", marks=pytest.mark.long),
-    *(pytest.param(f"{what} once", marks=pytest.mark.nightly) for what in ("memory", "torch", "gpu")),
-])  # fmt: skip
+@pytest.mark.nightly
+@pytest.mark.parametrize("trouble", ["stop once", "memory once", "torch once", "gpu once"])
 def test_once_in_a_round_changes_no_bit(straight: Path, tmp_path: Path, trouble: str) -> None:
     folder = play(tmp_path, trouble, actors=2, **HASTY)
     same(tmp_path / "run", straight, 3)

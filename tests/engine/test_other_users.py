@@ -49,7 +49,7 @@ def played(command: list[str], python: str = sys.executable, **options: Any) -> 
     return subprocess.Popen(script, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, cwd=ROOT, **options)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_another_user_neither_reads_nor_joins(open_home: Path) -> None:
     hidden = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "FEDRAY_DASHBOARD")
     clean = {name: value for name, value in os.environ.items() if name not in hidden}

@@ -99,7 +99,7 @@ def test_while_all_actors_are_being_replaced_a_job_may_run_on_any_node(started: 
     assert pool.neighbours(2) == [None, None]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_an_actor_that_the_memory_monitor_ends_is_replaced(
     started: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

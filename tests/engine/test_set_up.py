@@ -49,7 +49,7 @@ def test_a_large_model_gives_its_activations_back(model: str, kept: float) -> No
     assert kept - 20e6 < int(done.stdout) < kept + 20e6
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no mallopt")
 def test_steps_take_no_memory_from_the_system_again() -> None:
     done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)

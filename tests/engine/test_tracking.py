@@ -54,7 +54,7 @@ class TestMLflow:
     def history(self, server: Any, run: str, key: str) -> list[tuple[int, float]]:
         return sorted((metric.step, metric.value) for metric in server.get_metric_history(run, key))
 
-    @pytest.mark.long
+    @pytest.mark.nightly
     def test_a_run_is_there_with_all_it_has_and_the_bits_are_the_same(
         self, straight: Path, tmp_path: Path, server: Any
     ) -> None:

@@ -122,7 +122,7 @@ def test_clients_side_by_side(corpus: Path, checkpoints: dict[str, Path], tmp_pa
     same(one.folder, three.folder, 1)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_three_actors_of_which_one_is_killed(
     corpus: Path, checkpoints: dict[str, Path], tmp_path: Path, on_ray: None
 ) -> None:

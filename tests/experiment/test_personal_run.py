@@ -101,7 +101,7 @@ def test_encoded_updates(straight: fedray.Result, clips: Path, tmp_path: Path) -
         assert state[PART].size == found.size - found.moving and state[LOST]["delta"].size == found.moving
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_private_updates_with_integer_noise(clips: Path, tmp_path: Path) -> None:
     given = settings(clips, privacy=PRIVATE, strategy="uniform", rounds=2)
     run = fedray.run(given, out=tmp_path / "run").folder

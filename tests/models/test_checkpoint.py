@@ -85,7 +85,7 @@ def test_what_is_neither_a_folder_nor_in_reach_is_one_sentence(hub: Path) -> Non
         experiment.load(config_of("nowhere"))
 
 
-@pytest.mark.long  # the hub's client tries five times, in 24 s
+@pytest.mark.nightly  # the hub's client tries five times, in 24 s
 def test_a_hub_that_refuses_connections(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")

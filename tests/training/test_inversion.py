@@ -75,7 +75,7 @@ def test_the_gradient_of_the_match_is_that_of_second_derivatives(start: Start, m
     assert np.array_equal(match.flat.read(), params)  # the weights are as they were
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_sentence_comes_back_from_its_gradient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inversion, "GRIDS", (2, 1))  # tones are in one bin, unlike voices
     speech.write_corpus(tmp_path)

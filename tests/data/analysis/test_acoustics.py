@@ -84,7 +84,7 @@ def test_permutation_entropy_equals_a_count_by_hand() -> None:
     assert acoustics.permutation_entropy(waveform) == pytest.approx(np.mean(shares), abs=1e-12)
 
 
-@pytest.mark.long  # numba compiles librosa first
+@pytest.mark.nightly  # numba compiles librosa first
 def test_the_blind_snr_falls_with_noise_and_needs_a_voice() -> None:
     clean, noisy = (acoustics.blind_snr(as_waveform(voice() + level * noise())) for level in (0.001, 0.03))
     assert clean > noisy + 3
