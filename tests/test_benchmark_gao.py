@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import study
-from benchmarks.studies import gao_plateau
+from benchmarks.studies import gao_plateau, gao_scratch
 from benchmarks.studies.gao_table1 import ALONE, AS_SILOS, CORPORA, FALLING, Arm, arms, compared, page
 from fedray import experiment
 
@@ -28,7 +28,7 @@ def test_every_arm_is_a_valid_configuration(corpus: str) -> None:
             assert settings.server_scheduled == (FALLING in overrides)
             assert settings.client.epochs == 5 and settings.server_finetune == (ALONE not in overrides), name
             size = 10 if config == "silos" else 100 if corpus.startswith("common_voice") else 20
-            assert loaded.cohort.size == (None if chosen.speech else size)
+            assert loaded.cohort.size == (None if chosen.speech and corpus != "speechocean_all" else size)
         if config.startswith("scratch"):
             assert settings.pretrain.steps == 0
 
@@ -47,6 +47,37 @@ def test_every_arm_starts_from_the_plateau(arm: str, monkeypatch: pytest.MonkeyP
     assert of_rate.lr == 0.1
     assert loaded.algorithm.settings.pretrain.steps == gao_plateau.STEPS and corpus.length(gao_plateau.ARMS[arm]) == 40
     assert {one for pair in gao_plateau.compared() for one in pair} == set(gao_plateau.ARMS)
+
+
+@pytest.mark.parametrize("arm", gao_scratch.ARMS)
+def test_every_arm_starts_from_nothing(arm: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seen = []
+    monkeypatch.setattr(gao_scratch, "played", lambda *given: seen.append(given) or {"dev": 50.0})
+    clients = {"CRDNN, FedAvg": {"0.1": 50, "1": 49}, "Conformer, FedAvg": {"0.03": 50, "0.3": 51}}
+    gao_scratch.play(arm, 0.004, 0, 200, tmp_path, clients)
+    ((corpus, (config, overrides, _), seed, extra, _),) = seen
+    kind, rate = arm.split(",")[0].lower(), gao_scratch.ARMS[arm].rate
+    central = rate == gao_scratch.CENTRAL
+    given = [*corpus.of_seed(seed), *(corpus.of_adamw if central else ()), *overrides, *extra]
+    loaded, source = experiment.load(corpus.config(config), given)
+    experiment.check_setup(loaded, source)
+    settings = loaded.algorithm.settings
+    assert loaded.model.kind == kind and settings.pretrain.steps == 0 and loaded.evaluation.every == 10
+    if central:
+        assert settings.adamw.lr == 0.004
+    elif rate == gao_scratch.SERVER:
+        assert settings.client.lr == {"crdnn": 1.0, "conformer": 0.03}[kind] and loaded.server_optimizer.lr == 0.004
+        assert (settings.client.epochs, settings.server_finetune) == ((10, False) if "LAMB" in arm else (5, True))
+    else:
+        assert settings.client.lr == 0.004 and settings.server_scheduled
+
+
+def test_rates_of_the_server_follow_those_of_the_clients(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trials = []
+    monkeypatch.setattr(gao_scratch, "play", lambda arm, lr, *_: trials.append((arm, lr)) or {"dev": abs(lr - 0.1)})
+    tuned = gao_scratch.settled({}, ["CRDNN, FedAdam"], 200, tmp_path)
+    assert trials[:3] == [("CRDNN, FedAvg", 0.1), ("CRDNN, FedAvg", 0.3), ("CRDNN, FedAvg", 0.03)]
+    assert [*tuned] == ["CRDNN, FedAvg", "CRDNN, FedAdam"] and trials[3][0] == "CRDNN, FedAdam"
 
 
 @pytest.mark.parametrize(("corpus", "a_client", "utterances"), [("embedded", 11.6, 4640), ("digits", 12, 1440)])
