@@ -35,6 +35,7 @@ class Range:
 Count = Annotated[int, Range(1)]
 Natural = Annotated[int, Range(0)]
 Positive = Annotated[float, Range(0, open="least")]
+WhisperSeconds = Annotated[float, Range(0.02)]  # a window of Whisper's encoder: at least one of its positions
 Amount = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
 Part = Annotated[float, Range(0, 1, "most")]  # a share below 1

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.parametrize import ParametrizationList
 
-from fedray.core.ranges import Natural, Part, Positive
+from fedray.core.ranges import Natural, Part, WhisperSeconds
 from fedray.models.checkpoint import located
 from fedray.models.encoder_family import Described, described
 from fedray.models.encoder_files import build
@@ -49,7 +49,7 @@ class EncoderSettings:
     time_mask: Part | None = None  # share of the frames that training masks; null: as config.json says
     # Seconds of the window of Whisper's encoder. Shorter windows cost less and give other outputs [ours]. null: the
     # window of the checkpoint.
-    seconds: Positive | None = None
+    seconds: WhisperSeconds | None = None
     # FedMem: the layer whose output is the key of a frame in a memory, from 0, the input of the first layer. null: the
     # output of the encoder.
     keys: Natural | None = None

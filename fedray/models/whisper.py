@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from fedray.core.ranges import Positive, Ranged, one_of
+from fedray.core.ranges import Ranged, WhisperSeconds, one_of
 from fedray.models.checkpoint import CONFIG, check_weights, located, read_object
 from fedray.models.padding import padding
 from fedray.models.steps import Attention, Layer, Steps, TransformerSteps
@@ -53,7 +53,7 @@ class WhisperSettings(Ranged):
     # transcribe | translate: what the prompt asks for; Whisper has learnt to translate into English only
     prompt: str = one_of(("transcribe", "translate"))
     # Seconds of a window. Shorter windows cost less and give other outputs [ours]. null: the window of the checkpoint.
-    seconds: Positive | None = None
+    seconds: WhisperSeconds | None = None
     init: str | None = None  # a file with initial weights, a state dict, instead of the folder's weights
 
     def __post_init__(self) -> None:

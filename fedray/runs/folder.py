@@ -29,7 +29,8 @@ METRICS, FAILURES, LEFT_OUT = "metrics.jsonl", "failures.jsonl", "left_out.jsonl
 TRIPS = "trips.jsonl"  # a table of runs with `devices`
 REPORTS = "reports.jsonl"  # a table of runs with `evaluation.client_reports`
 TABLES, OPTIONAL = (METRICS, FAILURES, LEFT_OUT), (TRIPS, REPORTS)
-BEFORE = frozenset({".lock", "log.txt", "broken.tsv"})  # fedray's files in the folder of a run that has not begun
+# fedray's files in the folder of a run that has not begun: config.yaml, the first file of a run, follows run.json.
+BEFORE = frozenset({".lock", "log.txt", "broken.tsv", "run.json"})
 
 __all__ = ["ClientRecord", "Progress", "RunFolder", "read_clients", "write_clients"]
 

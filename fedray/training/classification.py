@@ -145,14 +145,15 @@ class Classification(Task):
         flat = self.flat(device)
         flat.load(params)
         flat.model.eval()
-        of_clips = np.empty((len(data), self.outputs), np.float32)
+        of_clips, size = np.empty((len(data), self.outputs), np.float32), self.scored_together
         with torch.no_grad():
-            for batch in batches(data, self.scored_together, None):
+            for batch in batches(data, size, None):
                 windows, clips = batch, None
                 if self._window is not None:
                     windows, clips = all_windows(batch, self._window, self.features.silence, self._hop)
                 moved = windows.to(device)
-                logits = flat.model(moved.features, moved.lengths).cpu().numpy()
+                parts = zip(torch.split(moved.features, size), torch.split(moved.lengths, size), strict=True)
+                logits = torch.cat([flat.model(*part) for part in parts]).cpu().numpy()
                 of_clips[batch.positions] = logits if clips is None else mean_of_windows(logits, clips)
         return of_clips
 

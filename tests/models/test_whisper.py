@@ -141,6 +141,8 @@ def test_a_shorter_window(folder: Path, tokens: PretrainedTokeniser) -> None:
         model.encode(torch.zeros(1, 240, BINS), torch.tensor([240]))
     with pytest.raises(ValueError, match="model.seconds=9.0 is more than the window of .*: 3 s"):
         built(folder, tokens, seconds=9.0)
+    with pytest.raises(ValueError, match="seconds must be at least 0.02, not 0.01"):
+        WhisperSettings(seconds=0.01)
 
 
 def test_text_and_tokens(tokens: PretrainedTokeniser) -> None:

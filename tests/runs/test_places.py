@@ -34,7 +34,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     ),
     (
         ["run.json", "checkpoints/x"],
-        "it holds checkpoints, run.json: put back the config.yaml of the run that lies "
+        "it holds checkpoints: put back the config.yaml of the run that lies "
         "there to continue with",
     ),
 ])  # fmt: skip
@@ -54,7 +54,7 @@ def test_what_is_new_or_empty_is_taken(place: str, tmp_path: Path) -> None:
     assert not open_storage(place).files()
     (tmp_path / "empty").mkdir()
     assert places.new_place("toy", tmp_path / "empty") == tmp_path / "empty"
-    for name in ("log.txt", "broken.tsv"):  # left by runs that did not begin
+    for name in ("log.txt", "broken.tsv", "run.json"):  # left by runs that did not begin
         (tmp_path / "empty" / name).touch()
     assert places.new_place("toy", tmp_path / "empty") == tmp_path / "empty"
 

@@ -258,3 +258,17 @@ def test_short_clips_are_centred_in_silence(tmp_path: Path, monkeypatch: pytest.
     assert windows.features[:, [0, 5]].unique().tolist() == pytest.approx([features.silence])
     logits = built.logits(built.initial(), data.load("only"), "cpu")
     assert logits == pytest.approx(np.full((3, 2), features.silence))
+
+
+def test_no_more_windows_are_scored_together_than_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = federation(tmp_path, ["no", "yes", "no", "yes", "no"], dev=["no", "yes"])
+    built = task(data, window=0.04, hop=0.02)
+    every = data.evaluation("dev")
+    params, sizes = built.initial(), list[int]()
+    wanted = built.logits(params, every, "cpu")
+    monkeypatch.setattr(type(built), "scored_together", 2)
+    model = built.flat("cpu").model
+    handle = model.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
+    found = built.logits(params, every, "cpu")
+    handle.remove()
+    assert sizes == [2, 2] and found == pytest.approx(wanted, abs=1e-5), "two windows of each of two clips"
