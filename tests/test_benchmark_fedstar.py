@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import study
-from benchmarks.studies import fedstar_long, fedstar_pretraining, fedstar_supervised
+from benchmarks.studies import fedstar_long, fedstar_pretraining, fedstar_supervised, fedstar_tables
 from fedray import experiment
 
 
@@ -30,6 +30,33 @@ def test_gains_are_over_equal_steps_and_over_the_supervised_federation() -> None
     assert without[2:4] == ["", "+10.0 points [+10.0, +10.0]"]
     assert star[1:4] == ["65.0 ± 7.1", "+10.0 points [+10.0, +10.0]", "+20.0 points [+20.0, +20.0]"], "the seed of both"
     assert star[4:] == ["60", "70", "4 of 4 (still improving), 4 of 4 (still improving)", "0, 1"]
+
+
+@pytest.mark.parametrize("part", fedstar_tables.PARTS)
+def test_each_setting_of_a_table_differs_in_one_thing(part: str) -> None:
+    wanted = {
+        "classes": ({("clients", "labels"), ("clients", "labels_spread")}, 100),
+        "unlabelled": ({("labelled", "unlabelled")}, 100),
+        "participation": (set(), 100),
+        "epochs": (set(), 50),
+    }
+    for config, overrides in fedstar_tables.ARMS.values():
+        usual, _ = experiment.load(f"configs/fedstar/{config}.yaml", [*fedstar_tables.COMMON, *overrides])
+        fractions, epochs = set(), set()
+        for title in fedstar_tables.PARTS[part]:
+            given = [*overrides, *fedstar_tables.settings(part, title, 100)]
+            loaded, source = experiment.load(f"configs/fedstar/{config}.yaml", given)
+            experiment.check_setup(loaded, source)
+            changed, rounds = wanted[part]
+            for section in ("clients", "labelled"):
+                ours, theirs = getattr(loaded.data, section), getattr(usual.data, section)
+                names = {name for name in vars(ours) if getattr(ours, name) != getattr(theirs, name)}
+                assert {(section, name) for name in names} <= changed
+            assert loaded.rounds == rounds and loaded.data.labelled.share == 0.03 and loaded.data.clients.count == 15
+            fractions.add(loaded.cohort.fraction)
+            epochs.add(loaded.algorithm.settings.client.epochs)
+        assert fractions == ({0.2, 0.4, 0.8} if part == "participation" else {0.8})
+        assert epochs == ({1, 2, 4} if part == "epochs" else {1})
 
 
 def test_a_start_is_compared_with_the_other_at_the_same_beta(tmp_path: Path) -> None:

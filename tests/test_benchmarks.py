@@ -158,12 +158,24 @@ def test_a_page_lists_the_speakers_of_many_runs_once() -> None:
 
 @pytest.mark.parametrize("corpus", ["languages", "events"])
 def test_other_corpora_have_the_arms_of_fedstar_long(corpus: str) -> None:
-    for config, overrides in fedstar_long.arms(fedstar_corpora.CORPORA[corpus].labels).values():
-        found, source = experiment.load(
-            f"configs/fedstar/{config}.yaml", [*fedstar_corpora.described(corpus), *overrides, "rounds=100"]
-        )
+    ((title, (labels, clients)),) = fedstar_corpora.settings(corpus).items()
+    assert title == f"{corpus}, L = 3 %" and clients is None
+    for config, overrides in fedstar_long.arms(labels).values():
+        described = fedstar_corpora.described(corpus, labels, clients)
+        found, source = experiment.load(f"configs/fedstar/{config}.yaml", [*described, *overrides, "rounds=100"])
         experiment.check_setup(found, source)
         assert found.data.labelled.share == 0.03 and found.data.options["kind"] != "keywords"
+
+
+def test_a_corpus_of_several_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(study, "speech", lambda name: tmp_path / name)
+    found = fedstar_corpora.settings("arabic_commands_full")
+    assert len(found) == 9 and found["arabic commands full, N = 24, L = 5 %"] == (0.05, 24)
+    described = fedstar_corpora.described("arabic_commands_full", 0.05, 24)
+    loaded, _ = experiment.load("configs/fedstar/embedded.yaml", described)
+    data = loaded.data
+    assert (data.labelled.share, data.clients.count, data.clients.by) == (0.05, 24, "uneven")
+    assert data.root == str(tmp_path / "arabic-commands-full")
 
 
 def test_a_cell_that_a_row_of_a_table_lacks_is_empty() -> None:

@@ -102,11 +102,12 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def draw(parts: Mapping[str, study.Found], path: Path) -> None:
-    """Dev accuracy by round, mean over the seeds, one panel per setting."""
+    """Dev accuracy by round, mean over the seeds, one panel per setting, four in a row."""
+    across, down = min(len(parts), 4), -(-len(parts) // 4)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(max(7, 5 * len(parts)), 4.2), layout="constrained")
+        figure = Figure(figsize=(max(7, 5 * across), 4.2 * down), layout="constrained")
         for place, (title, found) in enumerate(parts.items(), 1):
-            axes = figure.add_subplot(1, len(parts), place)
+            axes = figure.add_subplot(down, across, place)
             curves(axes, found, [*arms(1.0)])
             axes.set_title(title)
             axes.set_ylabel("dev accuracy (%)")
