@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import study
-from benchmarks.studies import privacy_audit, privacy_sizes
+from benchmarks.studies import privacy_audit, privacy_cohorts, privacy_sizes
 from benchmarks.studies.privacy_embedded import TITLES, arms, pairs, section
 from fedray import experiment
+from fedray.core.privacy.settings import Gaussian, NoPrivacy
 
 
 @pytest.mark.parametrize("part", TITLES)
@@ -24,6 +26,23 @@ def test_every_arm_is_a_valid_configuration(part: str) -> None:
 @pytest.mark.parametrize("overrides", privacy_audit.ARMS.values(), ids=privacy_audit.ARMS)
 def test_every_audit_is_a_valid_configuration(overrides: tuple[str, ...]) -> None:
     experiment.check_setup(*experiment.load(privacy_audit.CONFIG, list(overrides)))
+
+
+@pytest.mark.parametrize("arm", privacy_cohorts.ARMS)
+def test_cohorts_differ_in_their_size_and_their_noise(arm: str) -> None:
+    chosen = argparse.Namespace(rounds=20, actors=1)
+    task, cohort, _ = privacy_cohorts.ARMS[arm]
+    loaded, source = experiment.load(*privacy_cohorts.overrides(arm, 1, chosen))
+    experiment.check_setup(loaded, source)
+    assert loaded.data.options["client_speakers"] == privacy_cohorts.POPULATIONS[task] and loaded.data.seed == 0
+    assert (loaded.cohort.fraction, loaded.cohort.sampling) == (None, "uniform")
+    words = cohort.split()
+    assert loaded.cohort.size == int(words[1] if words[0] == "from" else words[-1])
+    privacy = loaded.privacy
+    assert isinstance(privacy, NoPrivacy if words[0] == "no" else Gaussian)
+    if isinstance(privacy, Gaussian):
+        assert (privacy.noise, privacy.epsilon, privacy.clip.kind, privacy.clip.norm) == (8.0, None, "fixed", 1.0)
+        assert privacy.as_if.cohort == (int(words[-1]) if words[0] == "from" else None)
 
 
 @pytest.mark.nightly

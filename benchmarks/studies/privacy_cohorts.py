@@ -1,16 +1,18 @@
-"""Does a small cohort with less noise stand for a large one? Keyword clients, up to 51,200 of them in a round.
+"""Does a small cohort with less noise stand for a large one? Up to 51,200 keyword clients a round, or 10,240 speakers.
 
-    python -m benchmarks.studies.privacy_cohorts [--arms "real 1024"] [--seeds 0 1 2] [--rounds 20] [--actors N]
+    python -m benchmarks.studies.privacy_cohorts [--arms keywords "real 1024"] [--seeds 0 1 2] [--rounds 20]
+                                                 [--actors N]
 
-A federation of 51,200 clients, each one speaker with four one-second clips, trains CRNN-Lite from a seed model, one
-local epoch a round, with one noise multiplier. *Real*: a cohort of that size. *From*: a smaller cohort, whose mean gets
-the noise that the larger cohort's mean would have (`privacy.as_if`), which is how others extrapolate. *No privacy*:
-neither bounds nor noise. All seeds train on one corpus. At a multiplier of 1 a cohort of 100 has a signal-to-noise
-ratio of 0.17, and the ratio grows with the cohort: with 8 the smallest cohort's signal is lost, and the largest one's
-hardly touched. Momentum and one local epoch were the best of five settings on dev of another corpus, without privacy.
-Cohorts of 10,240 take half an hour of a core a run, of 51,200 three hours: the page has seed 0 alone for the largest.
-Writes benchmarks/results/privacy_cohorts.md, .json and .png. The same command resumes the study: it
-keeps finished runs, and takes runs whose folders are gone from the earlier page.
+Keywords: 51,200 clients, each one speaker with four one-second clips, train CRNN-Lite. Sentences: 10,240 speakers with
+five sentences each train a Conformer with CTC. Both start from a seed model, with one local epoch a round and one noise
+multiplier. *Real*: a cohort of that size. *From*: a smaller cohort, whose mean gets the noise that the larger cohort's
+mean would have (`privacy.as_if`), which is how others extrapolate. *No privacy*: neither bounds nor noise. All seeds
+train on one corpus. At a multiplier of 1 a cohort of 100 keyword clients has a signal-to-noise ratio of 0.17, and the
+ratio grows with the cohort: with 8 the smallest cohort's signal is lost, and the largest one's hardly touched. Momentum
+and one local epoch were the best of five settings for keywords on dev of another corpus, without privacy. Cohorts of
+10,240 keyword clients take half an hour of a core a run, of 51,200 three hours, of 10,240 speakers longer: the page has
+seed 0 alone for the largest cohort of a task. Writes benchmarks/results/privacy_cohorts.md, .json and .png. The same
+command resumes the study: it keeps finished runs, and takes runs whose folders are gone from the earlier page.
 """
 
 from __future__ import annotations
@@ -28,66 +30,88 @@ from benchmarks import study
 from fedray.report.bootstrap import Counts, rate
 from fedray.report.canvas import COLOURS, STYLE
 
-POPULATION, CLIPS = 51_200, 4
-COHORTS = (100, 1_024, 10_240, POPULATION)
-NOISE, BOUND = 8.0, 1.0
-LARGEST, LARGEST_SEED = f"real {POPULATION}", 0  # the largest cohort has this seed alone
-ARMS: dict[str, dict[str, Any]] = {
-    **{f"no privacy {size}": {"cohort.size": size, "privacy.kind": "none"} for size in COHORTS[:2]},
-    **{f"real {size}": {"cohort.size": size} for size in COHORTS},
-    **{
-        f"from {small} as {size}": {
-            "cohort.size": small,
-            "privacy.as_if": {"cohort": size, "population": POPULATION},
-        }
-        for small in COHORTS[:2]
-        for size in COHORTS
-        if size > small
-    },
+COHORTS, SMALL = (100, 1_024, 10_240, 51_200), (100, 1_024)
+NOISE, BOUND, CLIPS = 8.0, 1.0, {"keywords": 4, "sentences": 5}
+POPULATIONS = {"keywords": 51_200, "sentences": 10_240}
+METRICS = {"keywords": "accuracy", "sentences": "wer"}
+LARGEST_SEED = 0  # the largest cohort of a task has this seed alone
+LARGEST = {f"{task}, real {population}" for task, population in POPULATIONS.items()}
+ABOUT = f"""Scores on new speakers in the best round by dev: the mean over seeds with its 95 % interval (bootstrap over
+speakers: what other draws of noise and cohorts would give, the column by seed shows), and what a cohort of that size
+really reaches. The noise multiplier is {NOISE:g}, the bound on a client's update {BOUND:g}."""
+TITLES = {
+    "keywords": "Keywords: test accuracy in percent, CRNN-Lite, four clips a client",
+    "sentences": "Sentences: test WER in percent, a Conformer with CTC, five sentences a client",
 }
-ABOUT = f"""Test accuracy in percent on 40 new speakers in the best round by dev: the mean over seeds with its 95 %
-interval (bootstrap over speakers: what other draws of noise and cohorts would give, the column by seed shows), and
-what a cohort of that size really reaches. {POPULATION:,} clients with {CLIPS} clips each train CRNN-Lite from a seed
-model; the noise multiplier is {NOISE:g}, the bound on a client's update {BOUND:g}."""
+
+
+def settings(task: str) -> dict[str, dict[str, Any]]:
+    """Cohort -> its settings, of a task."""
+    population = POPULATIONS[task]
+    sizes = [size for size in COHORTS if size <= population]
+    as_if = {
+        f"from {small} as {size}": {"cohort.size": small, "privacy.as_if": {"cohort": size, "population": population}}
+        for small in SMALL
+        for size in sizes
+        if size > small
+    }
+    without = {f"no privacy {size}": {"cohort.size": size, "privacy.kind": "none"} for size in SMALL}
+    return without | {f"real {size}": {"cohort.size": size} for size in sizes} | as_if
+
+
+ARMS = {f"{task}, {cohort}": (task, cohort, given) for task in POPULATIONS for cohort, given in settings(task).items()}
+
+
+def overrides(arm: str, seed: int, chosen: argparse.Namespace) -> tuple[str, list[str]]:
+    """The configuration of a run, and its overrides."""
+    task, _, own = ARMS[arm]
+    speakers = {"client_speakers": POPULATIONS[task], "client_utterances": CLIPS[task]}
+    given: dict[str, Any] = {f"data.options.{name}": value for name, value in speakers.items()}
+    given |= {"seed": seed, "data.seed": 0, "rounds": chosen.rounds, "strategy": {"kind": "uniform"}}
+    given |= {"evaluation.every": 1, "engine.lanes": "auto", "cohort.fraction": None}
+    given |= {"algorithm.client": {"lr": 0.3, "batch": CLIPS[task], "epochs": 1, "clip": 5}}
+    given |= {"server_optimizer": {"kind": "momentum", "lr": 1.0}}
+    if task == "keywords":
+        config = "configs/fedavg/keywords.yaml"
+        given |= {"model.size": "lite", "data.options.server_speakers": 20}
+        given |= {"algorithm.pretrain": {"steps": 300, "lr": 3e-3, "warmup": 50, "batch": 8}}
+    else:
+        config = "configs/privacy/embedded.yaml"
+        given |= {"cohort.sampling": "uniform", "cohort.limit": None, "privacy": {"kind": "none"}}
+    if "privacy.kind" not in own:
+        given["privacy"] = {"kind": "gaussian", "epsilon": None, "noise": NOISE, "delta": 1e-6}
+        given["privacy"] |= {"clip": {"kind": "fixed", "norm": BOUND}, "as_if": {"cohort": None, "population": None}}
+    return config, [*study.overrides(given), *study.overrides(own), f"engine.actors={chosen.actors}"]
 
 
 def play(arm: str, seed: int, place: Path, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The right answers by speaker, seconds of a round, and how far the signal stands above the noise."""
-    options = {"client_speakers": POPULATION, "client_utterances": CLIPS, "server_speakers": 20}
-    given: dict[str, Any] = {f"data.options.{name}": value for name, value in options.items()}
-    given |= {"seed": seed, "data.seed": 0, "rounds": chosen.rounds, "strategy": {"kind": "uniform"}}
-    given |= {"model.size": "lite", "evaluation.every": 1, "engine.lanes": "auto"}
-    given |= {"algorithm.client": {"lr": 0.3, "batch": CLIPS, "epochs": 1, "clip": 5}}
-    given |= {"algorithm.pretrain": {"steps": 300, "lr": 3e-3, "warmup": 50, "batch": 8}}
-    given |= {"server_optimizer": {"kind": "momentum", "lr": 1.0}}
-    if "privacy.kind" not in ARMS[arm]:
-        given |= {"privacy.kind": "gaussian", "privacy.epsilon": None, "privacy.noise": NOISE, "privacy.delta": 1e-6}
-        given |= {"privacy.clip": {"kind": "fixed", "norm": BOUND}}
-    overrides = study.overrides(given | ARMS[arm])
-    overrides.append(f"engine.actors={chosen.actors}")
-    results, rows = study.run("configs/fedavg/keywords.yaml", overrides, place), study.rounds(place)
+    """Right answers or errors by speaker, seconds of a round, and how far the signal stands above the noise."""
+    metric = METRICS[ARMS[arm][0]]
+    results, rows = study.run(*overrides(arm, seed, chosen), place), study.rounds(place)
     signals = [row["privacy/snr"] for row in rows if row.get("privacy/snr") is not None]
+    predicted = study.predictions(place, "best")
     return {
         "seed": seed,
         "round": results["best"]["round"],
-        "dev": [row["dev/accuracy"] for row in rows],
+        "dev": [row[f"dev/{metric}"] for row in rows],
         "epsilon": results.get("privacy", {}).get("epsilon"),
         "snr": mean(signals) if signals else None,
         "seconds": median(row["time/round_s"] for row in rows),
-        "right": study.packed(study.right_by("speaker", study.predictions(place, "best"))),
+        "best": study.packed(study.by_speaker(predicted) if metric == "wer" else study.right_by("speaker", predicted)),
     }
 
 
 def counts(runs: Sequence[dict[str, Any]]) -> list[Counts]:
-    return [study.unpacked(run["right"]) for run in runs]
+    return [study.unpacked(run["best"]) for run in runs]
 
 
 def row(arm: str, found: study.Found, rounds: int) -> dict[str, str]:
-    """An arm's accuracy, and its difference from the real cohort of the same size."""
-    runs, size = found[arm], arm.split()[-1]
-    cells = {"cohort": arm, "accuracy": str(rate(counts(runs)))}
-    here, there = study.common(runs, found.get(f"real {size}", []))
-    if here and arm != f"real {size}":
+    """An arm's score, and its difference from the real cohort of the same size."""
+    task, cohort, _ = ARMS[arm]
+    runs, real = found[arm], f"{task}, real {cohort.split()[-1]}"
+    cells = {"cohort": cohort, METRICS[task]: str(rate(counts(runs)))}
+    here, there = study.common(runs, found.get(real, []))
+    if here and arm != real:
         cells["minus the real one's (points)"] = str(study.change(counts(there), counts(here), "points"))
     cells["by seed"] = ", ".join(f"{rate([one]).mean:.1f}" for one in counts(runs))
     snr = [run["snr"] for run in runs if run["snr"] is not None]
@@ -99,22 +123,26 @@ def row(arm: str, found: study.Found, rounds: int) -> dict[str, str]:
 
 
 def draw(found: study.Found, path: Path) -> None:
-    """Accuracy over the cohort: real, and as extrapolated."""
+    """The score over the cohort: real, and as extrapolated, a panel for each task."""
+    tasks = [task for task in POPULATIONS if any(ARMS[arm][0] == task for arm in found)]
+    kinds = {"really trained": "real", "no privacy": "no privacy"}
+    kinds |= {f"from {small:,} clients": f"from {small} as" for small in SMALL}
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        axes = figure.add_subplot()
-        kinds = {"really trained": "real", "no privacy": "no privacy"}
-        kinds |= {f"from {small:,} clients": f"from {small} as" for small in COHORTS[:2]}
-        for colour, (label, kind) in zip(COLOURS, kinds.items(), strict=False):
-            rates = {int(arm.split()[-1]): rate(counts(runs)) for arm, runs in found.items() if arm.startswith(kind)}
-            sizes, means = sorted(rates), [rates[size].mean for size in sorted(rates)]
-            below = [rates[size].mean - rates[size].low for size in sizes]
-            above = [rates[size].high - rates[size].mean for size in sizes]
-            axes.errorbar(sizes, means, (below, above), color=colour, label=label, capsize=3, marker="o")
-        axes.set_xscale("log")
-        axes.set_xlabel("clients a round, at one noise multiplier")
-        axes.set_ylabel("test accuracy (%)")
-        figure.legend(loc="outside lower center", ncols=4)
+        figure = Figure(figsize=(max(7, 5 * len(tasks)), 4), layout="constrained")
+        for place, task in enumerate(tasks, 1):
+            axes = figure.add_subplot(1, len(tasks), place)
+            for colour, (label, kind) in zip(COLOURS, kinds.items(), strict=False):
+                arms = [arm for arm in found if arm.startswith(f"{task}, {kind}")]
+                rates = {int(arm.split()[-1]): rate(counts(found[arm])) for arm in arms}
+                sizes, means = sorted(rates), [rates[size].mean for size in sorted(rates)]
+                below = [rates[size].mean - rates[size].low for size in sizes]
+                above = [rates[size].high - rates[size].mean for size in sizes]
+                axes.errorbar(sizes, means, (below, above), color=colour, label=label, capsize=3, marker="o")
+            axes.set_xscale("log")
+            axes.set_title(task)
+            axes.set_xlabel("clients a round, at one noise multiplier")
+            axes.set_ylabel(f"test {METRICS[task]} (%)")
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         figure.savefig(path, dpi=150)
 
 
@@ -123,22 +151,19 @@ def main() -> None:
     chosen = study.chosen(parser, ARMS)
     before = study.page_before("privacy_cohorts", rounds=chosen.rounds).get("found", {})
     alone = argparse.Namespace(seeds=[seed for seed in chosen.seeds if seed == LARGEST_SEED], arms=chosen.arms)
-    parts = ([arm for arm in ARMS if arm != LARGEST], chosen), ([LARGEST], alone)
+    parts = ([arm for arm in ARMS if arm not in LARGEST], chosen), ([arm for arm in ARMS if arm in LARGEST], alone)
     found: dict[str, list[dict[str, Any]]] = {}
     for arms, wanted in parts:
         found |= study.gathered(
             before, arms, wanted, study.place(chosen.runs), lambda arm, seed, place: play(arm, seed, place, chosen)
         )
     found = {arm: found[arm] for arm in ARMS if arm in found}
-    text = f"# Cohorts and noise\n\n{ABOUT}\n\n{study.table([row(arm, found, chosen.rounds) for arm in found])}"
+    text = f"# Cohorts and noise\n\n{ABOUT}\n\n![Scores by cohort](privacy_cohorts.png)"
+    for task, title in TITLES.items():
+        if rows := [row(arm, found, chosen.rounds) for arm in found if ARMS[arm][0] == task]:
+            text += f"\n\n## {title}\n\n{study.table(rows)}"
     command = study.command(parser, chosen, arms=study.on_page(ARMS, found))
-    study.write(
-        "privacy_cohorts",
-        text + "\n\n![Accuracy by cohort](privacy_cohorts.png)",
-        {"rounds": chosen.rounds, "found": found},
-        command,
-        study.seeds(found),
-    )
+    study.write("privacy_cohorts", text, {"rounds": chosen.rounds, "found": found}, command, study.seeds(found))
     draw(found, study.RESULTS / "privacy_cohorts.png")
     print(text)
 
