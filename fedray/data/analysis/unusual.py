@@ -23,11 +23,12 @@ def unusual(manifest: Manifest, clients: Mapping[str, Rows]) -> list[tuple[str, 
     """
     names, sizes = list(clients), np.array([len(rows) for rows in clients.values()])
     measures = _measures(manifest, clients)
+    whole = {words: (float(np.nanmean(values)), float(np.nanstd(values))) for words, values in measures.items()}
     ranked: list[tuple[float, str, str]] = []
     for place in np.flatnonzero(sizes >= np.median(sizes) / 2).tolist():
         found = []
         for words, values in measures.items():
-            mean, deviation = float(np.nanmean(values)), float(np.nanstd(values))
+            mean, deviation = whole[words]
             if deviation > 1e-9 and not np.isnan(values[place]):
                 reason = words.format(values[place], mean)
                 found.append((abs(float(values[place]) - mean) / deviation, reason))

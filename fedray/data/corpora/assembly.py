@@ -178,12 +178,17 @@ def find_missing(paths: Sequence[str], parallel: Parallel) -> dict[str, str]:
     }
 
 
+def repeated_ids(splits: Mapping[str, Manifest]) -> list[str]:
+    """The utterance ids that two rows have, in one split or in two."""
+    counts = pc.value_counts(Manifest.concat(list(splits.values())).table["utterance"])
+    found: list[str] = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
+    return found
+
+
 def unique_ids(splits: Mapping[str, Manifest]) -> None:
     """Raise ValueError if two rows, in one split or in two, have the same utterance id."""
-    counts = pc.value_counts(Manifest.concat(list(splits.values())).table["utterance"])
-    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    if len(repeated):
-        some, names = ", ".join(repeated[:5].to_pylist()), ", ".join(splits)
+    if repeated := repeated_ids(splits):
+        some, names = ", ".join(repeated[:5]), ", ".join(splits)
         raise ValueError(
             f"{len(repeated)} utterances are in more than one row of {names}, among them {some}: list each once"
         )

@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 import functools
+import gzip
+import json
 import os
 import zipfile
 import zlib
@@ -31,6 +33,7 @@ from fedray.data.manifest import Manifest, Utterance
 
 Matrix = npt.NDArray[Any]
 INSTALL = 'needs {}: pip install "fedray[features]"'
+DAMAGED = (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error)
 AUDIO = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".sph")
 
 
@@ -76,7 +79,7 @@ class PrecomputedSettings(FeatureSettings):
             found = self._read(utterance)
         except (KeyError, FileNotFoundError) as error:
             raise unusable(f"has no features of {name}") from error
-        except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except DAMAGED as error:
             raise unusable(f"has features of {name} that cannot be read: {error}") from error
         if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub":
             raise unusable(f"has features of {name} that are no array of real numbers")
@@ -121,12 +124,31 @@ def _stamp(path: Path) -> list[Any]:
 
 
 def _archives(path: Path) -> list[Path]:
-    """The archives that a Kaldi script file names."""
-    if path.suffix != ".scp":
+    """The archives that a Kaldi script file, or a file of Lhotse's cuts, names."""
+    if path.suffix not in (".scp", ".jsonl", ".gz"):
         return []
-    with path.open(encoding="utf-8") as lines:
-        named = {line.split(None, 1)[1].rsplit(":", 1)[0].strip() for line in lines if len(line.split(None, 1)) > 1}
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as lines:
+            named = {name for line in lines for name in (_entry if path.suffix == ".scp" else _stored)(line)}
+    except DAMAGED:
+        return []  # reading the features names what is wrong
     return [Path(one) for one in sorted(named) if Path(one).is_file()]
+
+
+def _entry(line: str) -> list[str]:
+    """The archive in a line of a Kaldi script file: `utterance file:position`."""
+    fields = line.split(None, 1)
+    return [fields[1].rsplit(":", 1)[0].strip()] if len(fields) > 1 else []
+
+
+def _stored(line: str) -> list[str]:
+    """The file of a cut's features: one for all cuts, or one of a folder."""
+    cut = json.loads(line) if line.strip() else {}
+    features = cut.get("features") if isinstance(cut, dict) else None
+    if not isinstance(features, dict) or "storage_path" not in features:
+        return []
+    place = str(features["storage_path"])
+    return [place, os.path.join(place, str(features.get("storage_key", "")))]
 
 
 @functools.lru_cache(maxsize=4)
@@ -166,8 +188,9 @@ class _Hdf5(_Matrices):
         self._file = h5py.File(path, "r")
 
     def __getitem__(self, name: str) -> Matrix:
-        found: Matrix = self._file[name][()]
-        return found
+        found = self._file[name]
+        matrix: Matrix = found[()] if hasattr(found, "shape") else found  # a group has none
+        return matrix
 
 
 class _Kaldi(_Matrices):

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 
 from fedray.core import environment
@@ -157,9 +158,8 @@ def build_features(
     snr_db = corruption.snr_db if corruption and noisy.any() else None
     described = {
         "version": VERSION,
-        "manifest": _fingerprint(manifest),
+        "manifest": _fingerprint(_heard(manifest, settings.by_speaker)),
         "settings": {"kind": kind_of(settings, FEATURES), **asdict(cast(Any, settings))},
-        # Label errors do not change audio: clean and wrong labels share one store.
         "noise": None
         if snr_db is None
         else {"snr_db": snr_db, "seed": int(seed), "rows": np.flatnonzero(noisy).tolist()},
@@ -260,6 +260,15 @@ def as_stored(features: torch.Tensor, stored: str) -> Frames:
         return features.half().numpy()
     numbers: Frames = (features / SCALES[stored]).round().to(torch.int16).numpy()
     return numbers
+
+
+def _heard(manifest: Manifest, by_speaker: bool) -> Manifest:
+    """The rows without what features do not depend on, so that other texts and wrong labels share a store."""
+    table = manifest.table
+    for name in ("text", "label", "translation", *([] if by_speaker else ["speaker"])):
+        same = pa.array([""] * len(table), table.schema.field(name).type)
+        table = table.set_column(table.column_names.index(name), table.schema.field(name), same)
+    return Manifest(table)
 
 
 def _fingerprint(manifest: Manifest) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedray.data.corpora.official.clip_tables import SPEAKER
 from fedray.data.corpora.table import Table
 from fedray.data.manifest import Manifest
 
@@ -59,6 +60,8 @@ def read_attribute(
     """
     table = _read(Path(file))
     names, values = _column(table, speaker, keys[0]), _column(table, column, keys[1])
+    if not any(name in speakers for name in names):
+        names = [name[:SPEAKER] for name in names]  # Common Voice's client_id
     return _one_each(((name, value) for name, value in zip(names, values, strict=True) if name in speakers), file,
                      speakers)  # fmt: skip
 

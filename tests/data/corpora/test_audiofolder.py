@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedray.data.corpora.assembly import Told
+from fedray.data.corpora.official.layout import LeftOut
 from tests.trees import LFS_STUB, read, tone, write
 
 OPTIONS = {"text_column": "transcription", "speaker_column": "who", "label_column": "label"}
@@ -103,3 +104,19 @@ def test_two_lists_in_one_folder_and_a_column_that_is_not_there(tmp_path: Path) 
     metadata(tmp_path, "jsonl")
     with pytest.raises(ValueError, match="holds metadata.csv and metadata.jsonl: keep one of them"):
         read("huggingface", tmp_path)
+
+
+def test_audio_that_no_metadata_names_is_told(tmp_path: Path) -> None:
+    metadata(audio(tmp_path), "csv")
+    tone(tmp_path / "deep" / "c.wav", 0.25)
+    with pytest.warns(LeftOut, match=r"1 of 3 recordings are left out: 1 that no metadata file names \(deep/c\.wav\)"):
+        assert len(read("huggingface", tmp_path, **OPTIONS)["train"]) == 2
+
+
+def test_a_split_may_be_a_link(tmp_path: Path) -> None:
+    metadata(audio(tmp_path / "here" / "train"), "csv")
+    metadata(audio(tmp_path / "elsewhere"), "csv")
+    (tmp_path / "here" / "test").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "here" / "train" / "up").symlink_to(tmp_path / "here")  # to a folder that it lies in
+    splits = read("huggingface", tmp_path / "here", **OPTIONS)
+    assert {split: len(rows) for split, rows in splits.items()} == {"train": 2, "test": 2}

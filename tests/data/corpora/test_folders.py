@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -115,3 +116,25 @@ def test_hidden_folders_are_no_classes_and_no_clients(tmp_path: Path) -> None:
         )
     train = read("folders", tmp_path, speaker=r"([a-z]+)_\d")["train"]
     assert set(train.column("speaker")) == {"ann", "bob"} and set(train.column("label")) == {"no", "yes"}
+
+
+def test_a_speaker_may_be_a_link_and_a_folder_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for word in ("no", "yes"):
+        tone(tmp_path / "elsewhere" / word / "1.wav")
+        tone(tmp_path / "words" / word / "s2" / "1.wav")
+        (tmp_path / "words" / word / "s1").symlink_to(tmp_path / "elsewhere" / word)
+    speaker = r"^[^/]+/([^/]+)/"
+    train = read("folders", tmp_path / "words", speaker=speaker)["train"]
+    assert sorted(train.column("speaker")) == ["s1", "s1", "s2", "s2"]
+    scan = os.scandir
+
+    def refused(path: str) -> object:
+        if str(path).endswith("no/s2"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(ValueError, match=r"words/no/s2 cannot be read \(Permission denied\): permit it, or remove it"):
+        read("folders", tmp_path / "words", speaker=speaker)

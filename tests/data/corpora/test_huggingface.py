@@ -238,3 +238,13 @@ def test_files_of_the_real_library(tmp_path: Path) -> None:
         assert manifest.column("label") == ["no", "yes", "no", "yes", "no"]
         heard = [int(np.abs(np.fft.rfft(audio.read(row.path, 16000).numpy())).argmax()) for row in manifest]
         assert heard == [50, 100, 150, 200, 250]
+
+
+def test_parts_in_the_folders_of_splits_and_categorical_columns(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        for part in range(2):
+            names = pa.array([f"{split}-{part}"] * 4).dictionary_encode()
+            parquet(tmp_path / split / f"part-{part}.parquet", table(speaker=names))
+    splits = read("huggingface", tmp_path, **OPTIONS)
+    assert {split: len(rows) for split, rows in splits.items()} == {"train": 8, "test": 8}
+    assert set(splits["test"].column("speaker")) == {"test-0", "test-1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,29 @@ def test_changed_files_make_other_features(tmp_path: Path) -> None:
     npz(tmp_path, {"a": np.ones((6, 3))})
     second = build_features(manifest, settings, tmp_path / "cache", serial)
     assert first.folder != second.folder and second.frames.tolist() == [6]
+
+
+@pytest.mark.parametrize("write", [kaldi, lhotse_cuts])
+def test_changed_archives_make_another_store(
+    write: Callable[[Path, Matrices], Path], corpus: tuple[Path, Matrices], tmp_path: Path
+) -> None:
+    folder, matrices = corpus
+    train = speech.splits(folder, speakers=8, utterances=3)["train"]
+    path = write(tmp_path, matrices)
+    listed = path.read_bytes()
+    first = build_features(train, PrecomputedSettings(str(path), bins=20), tmp_path / "cache", serial)
+    stamp = path.stat()
+    write(tmp_path, {name: matrix + 1 for name, matrix in matrices.items()})
+    path.write_bytes(listed)  # the list is as it was: the arrays alone have changed
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    second = build_features(train, PrecomputedSettings(str(path), bins=20), tmp_path / "cache", serial)
+    assert second.name != first.name
+
+
+def test_a_group_of_hdf5_is_no_features(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "mels.h5", "w") as file:
+        file["a/feats"] = np.zeros((5, 3))
+    settings = PrecomputedSettings(str(tmp_path / "mels.h5"), bins=3)
+    with pytest.raises(ValueError, match=r"mels\.h5 has features of a that are no array of real numbers"):
+        build_features(manifest_of(tmp_path), settings, tmp_path / "cache", serial)

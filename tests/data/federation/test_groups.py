@@ -50,6 +50,14 @@ def test_a_table_may_name_more_than_the_corpus(tmp_path: Path, name: str, mark: 
         groups("gender", speaker="age")
 
 
+def test_common_voices_own_table_names_speakers_by_more_digits(tmp_path: Path) -> None:
+    ann, bob = "a" * 128, "0123456789abcdef" * 8
+    (tmp_path / "validated.tsv").write_text(f"client_id\tgender\n{ann}\tf\n{bob}\tm\n", encoding="utf-8")
+    parts = manifest({ann[:16]: [None, None], bob[:16]: [None]})
+    settings = GroupSettings("gender", str(tmp_path / "validated.tsv"), "client_id")
+    assert read_groups(settings, parts) == {bob[:16]: "m", ann[:16]: "f"}
+
+
 def test_settings_that_say_too_little() -> None:
     with pytest.raises(ValueError, match=r"data\.groups\.column is missing"):
         GroupSettings(file="x.tsv")

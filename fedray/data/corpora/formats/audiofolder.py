@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from fedray.core.texts import opened, parsed
 from fedray.data.corpora.assembly import Told, check_fetched, scalar
+from fedray.data.corpora.formats.folders import READABLE
 from fedray.data.corpora.formats.listed import USUAL_SPLITS
-from fedray.data.corpora.official.layout import shown_folders
+from fedray.data.corpora.official.layout import leave_out, shown_folders
 from fedray.data.corpora.table import Table
 from fedray.storage.arrow import DAMAGED
 
@@ -69,6 +70,16 @@ def parts(root: Path) -> dict[str, list[Part]]:
     if not splits:
         raise ValueError(f"{root}: its metadata lists no audio: give each file a row, with its name in {FILE}")
     return splits
+
+
+def tell_unlisted(root: Path) -> None:
+    """Warn of audio files that no metadata file names."""
+    listed = {os.path.normpath(part.file.parent / name) for of in parts(root).values() for part in of
+              for name in part.columns[FILE]}  # fmt: skip
+    files = [os.path.join(folder, name) for folder, names in shown_folders(root) for name in names]
+    heard = [file for file in files if os.path.splitext(file)[1].lower() in READABLE]
+    unlisted = [os.path.relpath(file, root) for file in heard if os.path.normpath(file) not in listed]
+    leave_out(root, len(heard), {"that no metadata file names": unlisted})
 
 
 def chosen(part: Part, given: Mapping[str, str | None]) -> dict[str, str]:

@@ -48,6 +48,12 @@ class HuggingFace(Listed):
     translation_column: str | None = None  # column of the translation; null: no translations
     id_column: str | None = None  # column of the utterance's id; null: the split and the number of the row
 
+    def read(self, root: Path | None, seed: int, cache: Path, parallel: Parallel) -> dict[str, Manifest]:
+        splits = super().read(root, seed, cache, parallel)
+        if root is not None and _is_audiofolder(root):
+            audiofolder.tell_unlisted(root)
+        return splits
+
     def found(self, root: Path) -> dict[str, list[str]]:
         lists: dict[str, list[str]] = {}
         for name in (splits := _names(root)):
@@ -172,7 +178,7 @@ def _split_of(file: Path) -> str:
     """The split in a file name: train in data/train-00000-of-00002.parquet, my-train.arrow and train/0000.parquet."""
     shard = SHARD.fullmatch(file.stem)
     name = file.stem if shard is None else shard["name"]
-    return file.parent.name if re.fullmatch(r"|\d+|data|part", name) else name.rpartition("-")[2]
+    return file.parent.name if re.fullmatch(r"|\d+|data|part(-\d+)?", name) else name.rpartition("-")[2]
 
 
 def _read(file: Path, audio: str, named: dict[str, str]) -> dict[str, list[str]]:
@@ -255,6 +261,8 @@ def _classes(file: Path, schema: pa.Schema, name: str) -> list[str] | None:
 def _texts(
     file: Path, column: pa.ChunkedArray, name: str, option: str, classes: list[str] | None, start: int
 ) -> list[str]:
+    if pa.types.is_dictionary(column.type):  # a categorical column of pandas
+        column = column.cast(column.type.value_type)
     kind = column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
         raise ValueError(

@@ -9,6 +9,7 @@ from fedray.core.parallel import Parallel
 from fedray.core.texts import opened
 from fedray.data.corpora.assembly import WITHOUT_SPEAKERS, Column, assemble, measure, shapes
 from fedray.data.corpora.formats.listed import Listed
+from fedray.data.corpora.official.layout import leave_out
 from fedray.data.corpora.skipping import SKIP, skips
 from fedray.data.features.audio import UNMEASURED
 from fedray.data.manifest import Manifest
@@ -140,8 +141,9 @@ def _speakers(path: Path, utterances: Entries, source: Path) -> list[str]:
 
 
 def _matched(path: Path, utterances: Entries, source: Path) -> list[str]:
-    """The file's values for the utterances, in the order of the utterances."""
+    """The file's values for the utterances, in the order of the utterances. Warns of further lines, left out."""
     entries = _entries(path)
+    leave_out(path, len(entries), {f"not in {source.name}": entries.keys() - utterances.keys()})
     for name, (line, _) in utterances.items():
         if name not in entries:
             where = f"{source.name}:{line}"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from fedray.core.parallel import Parallel
-from fedray.data.corpora.assembly import corpus_root, unique_ids
+from fedray.data.corpora.assembly import corpus_root, repeated_ids, unique_ids
 from fedray.data.corpora.problems import gathered, refuse
 from fedray.data.manifest import Manifest
 from fedray.data.text.languages import is_code
@@ -20,6 +24,23 @@ USUAL_SPLITS = {
     **dict.fromkeys(("dev", "val", "valid", "validation", "development"), "dev"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
+
+
+def _joined(parts: Iterable[tuple[str, Path, Manifest]]) -> dict[str, Manifest]:
+    """Split -> the rows of all its files."""
+    found: dict[str, list[Manifest]] = {}
+    for split, _, manifest in parts:
+        found.setdefault(split, []).append(manifest)
+    return {split: Manifest.concat(manifests) for split, manifests in found.items()}
+
+
+def _prefixed(rows: Manifest, folder: Path, root: Path) -> Manifest:
+    """The rows with the folder, relative to the root, before their ids."""
+    inside = os.path.relpath(folder, root)
+    field = rows.table.schema.field("utterance")
+    ids = [os.path.normpath(os.path.join(inside, name)) for name in rows.column("utterance")]
+    at = rows.table.column_names.index("utterance")
+    return Manifest(rows.table.set_column(at, field, pa.array(ids, field.type)))
 
 
 def below(root: Path, name: str | None) -> Path:
@@ -53,20 +74,38 @@ class Listed(ABC):
         lists: dict[str, list[str]] = {split: getattr(self, split) for split in SPLITS}
         if not any(lists.values()):
             lists = self.found(root)
-        parts: dict[str, list[Manifest]] = {}
+        parts: list[tuple[str, Path, Manifest]] = []  # split, folder of the file, rows
         problems: list[str] = []
+        further = self.further(lists.get("test", ())[1:])
         for split in SPLITS:
             for position, name in enumerate(lists.get(split, ())):
-                further = split == "test" and position > 0
-                target = f"test-{re.sub('^test[-._]', '', self.stem(name))}" if further else split
+                target = further[position - 1] if split == "test" and position > 0 else split
                 with gathered(problems):
-                    found = self.read_file(root, self.place(root, name, split), target, parallel)
-                    for key, manifest in found.items():
-                        parts.setdefault(key, []).append(manifest)
+                    path = self.place(root, name, split)
+                    found = self.read_file(root, path, target, parallel)
+                    parts += [(key, path.parent, manifest) for key, manifest in found.items()]
         refuse(problems)
-        splits = {split: Manifest.concat(manifests) for split, manifests in parts.items()}
+        splits = _joined(parts)
+        if self.named_by_path() and repeated_ids(splits):
+            splits = _joined([(key, folder, _prefixed(rows, folder, root)) for key, folder, rows in parts])
         unique_ids(splits)
         return splits
+
+    def further(self, names: Sequence[str]) -> list[str]:
+        """The splits of further test sets: named after their files, and files of one name after their folders too."""
+        stems = [self.stem(name) for name in names]
+        found = [
+            f"test-{re.sub('^test[-._]', '', stem if stems.count(stem) == 1 else f'{Path(name).parent.name}-{stem}')}"
+            for name, stem in zip(names, stems, strict=True)
+        ]
+        if twice := next((split for split in found if found.count(split) > 1), None):
+            both = " and ".join(name for name, split in zip(names, found, strict=True) if split == twice)
+            raise ValueError(f"data.options.test: {both} would both be the split {twice}: rename one of them")
+        return found
+
+    def named_by_path(self) -> bool:
+        """Whether a row's id is its path relative to the folder of its file, which may repeat in another folder."""
+        return False
 
     def found(self, root: Path) -> dict[str, list[str]]:
         """Split -> names, if the options give none. Raises ValueError if the folder does not tell either."""

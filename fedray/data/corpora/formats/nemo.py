@@ -27,6 +27,9 @@ class Nemo(Listed):
     translation_key: str | None = None  # key of the translation; null: no translations
     id_key: str | None = None  # key of the utterance's id; null: its path and offset
 
+    def named_by_path(self) -> bool:
+        return self.id_key is None and self.audio_root is None
+
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         lines, items = _objects(path)
 

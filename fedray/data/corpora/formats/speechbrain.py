@@ -135,9 +135,13 @@ class SpeechBrain(Listed, Ranged):
         ids = list(items)
         items = {key: self._flat(item) for key, item in items.items()}
         columns = {"ID": ids}
+        named = {value for option, value in vars(self).items() if option.endswith("_column")}
         for name in dict.fromkeys(key for item in items.values() for key in item):
-            values = ((key, item.get(name)) for key, item in items.items())
-            columns[name] = ["" if value is None else scalar(value, f"{path}:{key}", name) for key, value in values]
+            values = {key: item.get(name) for key, item in items.items()}
+            if name in named or all(value is None or type(value) in (str, int, float) for value in values.values()):
+                columns[name] = [
+                    "" if value is None else scalar(value, f"{path}:{key}", name) for key, value in values.items()
+                ]
         return Table(path, ids, columns)
 
     def _flat(self, item: dict[str, Any]) -> dict[str, Any]:

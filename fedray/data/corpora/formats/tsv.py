@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +39,12 @@ class Tsv(Listed):
             raise ValueError(
                 f"delimiter must be one character other than a line end, such as ',' or a tab, not {self.delimiter!r}"
             )
+        for name, split in self.split_names.items():
+            if split not in SPLITS and not re.fullmatch("test-.+", split):
+                raise ValueError(f"split_names: {name}: {split!r} is none of {', '.join(SPLITS)} or test-NAME")
+
+    def named_by_path(self) -> bool:
+        return self.id_column is None and self.audio_root is None
 
     def read_file(self, root: Path, path: Path, split: str, parallel: Parallel) -> dict[str, Manifest]:
         table = Table.read(path, self.delimiter, quoted=False)

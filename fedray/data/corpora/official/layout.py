@@ -131,7 +131,21 @@ def is_hidden(name: str) -> bool:
 
 
 def shown_folders(root: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield each folder from `root` down, with the names of its files, sorted, without hidden folders and files."""
-    for folder, inside, names in os.walk(root):
-        inside[:] = sorted(name for name in inside if not is_hidden(name))
+    """Yield each folder from `root` down, with the names of its files, sorted, without hidden folders and files.
+
+    Links to folders are followed, but not to a folder that they lie in. ValueError: a folder cannot be read.
+    """
+
+    def unreadable(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise ValueError(f"{error.filename} cannot be read ({error.strerror}): permit it, or remove it") from error
+
+    for folder, inside, names in os.walk(root, onerror=unreadable, followlinks=True):
+        shown = (name for name in inside if not is_hidden(name))
+        inside[:] = sorted(name for name in shown if not _is_above(os.path.join(folder, name), folder))
         yield folder, sorted(name for name in names if not is_hidden(name))
+
+
+def _is_above(path: str, folder: str) -> bool:
+    """Whether a path is a link to a folder, or to one that it lies in."""
+    return os.path.islink(path) and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(path))
