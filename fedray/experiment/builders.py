@@ -17,6 +17,8 @@ from fedray.core.attackers import Attack, Backdoor, Poisoning
 from fedray.core.devices.settings import BufferedClock
 from fedray.core.parallel import Parallel
 from fedray.core.privacy.audits import Canaries, Inversion, Speakers, Updates, drawn
+from fedray.core.settings import kind_of
+from fedray.core.strategies import STRATEGIES
 from fedray.core.types import OWN
 from fedray.data.corpora.skipping import skipping
 from fedray.data.features.dataset import collate
@@ -128,15 +130,19 @@ def build_algorithm(config: Config, data: SpeechData) -> Algorithm:
 
 
 def check_statistics(config: Config, algorithm: Algorithm) -> None:
-    """Check the clock. ValueError: it is buffered and would average running statistics of batch norm.
+    """Check the clock and the strategy. ValueError: running statistics of batch norm would not be averaged.
 
-    An update of a variance is relative to the model that its client received. Added to a later model, several such
-    updates can make the variance negative, and the model's outputs NaN.
+    An update of a variance is relative to the model that its client received. Several such updates added to a later
+    model, or weights whose sum is above 1, can make the variance negative, and the model's outputs NaN.
     """
-    if isinstance(config.clock, BufferedClock) and averages_statistics(config, algorithm):
+    if not averages_statistics(config, algorithm):
+        return
+    buffered, absolute = isinstance(config.clock, BufferedClock), getattr(config.strategy, "absolute", False)
+    if buffered or absolute:
+        which = "clock.kind=buffered" if buffered else f"strategy.kind {kind_of(config.strategy, STRATEGIES)}"
         raise ValueError(
-            f"clock.kind=buffered cannot average the running statistics of batch norm, which model.kind "
-            f"{config.model.kind} has: set algorithm.buffers=frozen"
+            f"{which} cannot average the running statistics of batch norm, which model.kind {config.model.kind} has: "
+            "set algorithm.buffers=frozen"
         )
 
 

@@ -15,8 +15,8 @@ from fedray.core.algorithm import Algorithm, Setup
 from fedray.core.devices.settings import NoDevices
 from fedray.core.privacy.audits import Updates
 from fedray.core.schedules import Schedule
-from fedray.core.settings import Choice
-from fedray.core.strategies import Agnostic, ByWer, FLTrust
+from fedray.core.settings import Choice, kind_of
+from fedray.core.strategies import STRATEGIES, Agnostic, ByWer, FLTrust
 from fedray.data.corpora import CORPORA
 from fedray.data.federation.settings import DataSettings
 from fedray.experiment.attackers import check_attack
@@ -131,6 +131,11 @@ def _check_algorithm(config: Config, most: int | None) -> None:
     clips = config.strategy.clip_norm is not None
     if clips and isinstance(config.strategy, FLTrust):
         raise ValueError("strategy.kind fltrust gives all updates one length, so clip_norm has no effect: leave it out")
+    if getattr(config.strategy, "absolute", False) and (algorithm.unscaled or algorithm.sends_more):
+        raise ValueError(
+            f"algorithm.kind {kind} needs a mean of its clients' updates, and strategy.kind "
+            f"{kind_of(config.strategy, STRATEGIES)} gives the sum a length of its own: choose another strategy"
+        )
     if clips and algorithm.unscaled:
         raise ValueError(f"algorithm.kind {kind} needs updates as clients send them: leave out strategy.clip_norm")
     if algorithm.makes_labels and config.data.corruption.label_errors and not config.data.labelled.given:

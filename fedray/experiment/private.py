@@ -19,7 +19,6 @@ from fedray.core.types import FederatedData
 from fedray.experiment.audits import population
 from fedray.experiment.config import Config
 from fedray.training.speech_to_text import SpeechToText
-from fedray.training.tasks import TASKS
 
 
 def check_privacy(config: Config) -> None:
@@ -69,6 +68,16 @@ def averages_statistics(config: Config, algorithm: Algorithm) -> bool:
     return averaged and layout is not None and layout.moving > layout.trainable
 
 
+def learnt_from(task: Any) -> set[str]:
+    """The columns of texts that tokens and language model are learnt from: text, translation."""
+    if not isinstance(task, SpeechToText):
+        return set()
+    settings: Any = task.settings
+    found = set() if settings.tokens == "pretrained" else {task.column(settings)}
+    by_ctc = getattr(task, "transcripts", None) is not None and settings.transcript_tokens != "pretrained"
+    return found | ({"text"} if by_ctc or getattr(task, "language_model", None) is not None else set())
+
+
 def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mechanism | None:
     """The mechanism of a run; None: it is not private. ValueError: the guarantee would be empty, or cannot be given."""
     settings, clients = config.privacy, population(config, len(data.client_ids()))
@@ -79,10 +88,12 @@ def mechanism(config: Config, algorithm: Algorithm, data: FederatedData) -> Mech
             "the running statistics of batch norm would be averaged and made noisy as if they were gradients: set "
             "algorithm.buffers=frozen"
         )
-    if issubclass(TASKS[config.task.kind], SpeechToText) and data.server() is None and config.data.text is None:
+    if data.server() is None and (learnt := learnt_from(algorithm.task) - ({"text"} if config.data.text else set())):
+        translations = "translation" in learnt  # no setting names a file with some
         raise ValueError(
-            "tokens and language model would be learnt from the clients' transcripts, which no noise covers: set "
-            "data.text to a file of sentences, or data.server"
+            f"tokens or language model would be learnt from the clients' "
+            f"{'translations' if translations else 'transcripts'}, which no noise covers: set "
+            f"{'task.tokens=pretrained' if translations else 'data.text to a file of sentences'}, or data.server"
         )
     guarantee = guarantee_of(config, settings, clients)
     weights = tuple(coefficients(settings.bands).tolist()) if isinstance(settings, Correlated) else (1.0,)

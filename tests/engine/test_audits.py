@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from fedray.core.types import Broadcast, ServerState, Update
 from fedray.engine.lane.aggregation import Aggregate
 from fedray.engine.lane.guarded import Guarded
 from fedray.engine.lane.lane import LaneResult
+from fedray.engine.options.audits import Audited
 from fedray.engine.options.private import PrivateRounds
 from fedray.engine.round.outcome import Draw, Outcome
 from fedray.engine.settings import CohortSettings
@@ -122,6 +124,15 @@ def test_updates_that_are_not_clipped_are_refuted(monkeypatch: pytest.MonkeyPatc
 
 def test_weights_by_examples_are_refuted() -> None:
     assert audited(HONEST[0], ByExamples().log_weight)["refuted"]
+
+
+def test_canaries_are_not_sent_what_never_changes() -> None:
+    audited = Audited.__new__(Audited)
+    audited.canaries = dict.fromkeys(["canary-0", "canary-1"])
+    draw = SimpleNamespace(chosen=["a", "canary-1", "b"], answering=["a", "b"])
+    outcome: Any = SimpleNamespace(draw=draw, down_bytes=3 * 4 * (5 + 2))
+    audited.finish(cast(Any, None), outcome, Broadcast(np.zeros(5, np.float32), constant=2))
+    assert outcome.down_bytes == 4 * (3 * 5 + 2 * 2)
 
 
 class Still(Toy):

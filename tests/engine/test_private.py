@@ -135,3 +135,4 @@ def test_every_kind_gives_the_same_bits(tmp_path: Path, kind: str) -> None:
     if kind == "skellam":
         assert all(row["privacy/opened"] == 1 for row in found)
         assert found[0]["traffic/up_bytes"] > 4 * 2 * SIZE, "keys and shares travel with the numbers of 16 bits"
+        assert found[0]["traffic/down_bytes"] > 4 * 4 * SIZE, "others' keys and shares come with the broadcast"

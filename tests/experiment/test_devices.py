@@ -18,6 +18,7 @@ from fedray.core.devices.staleness import HingeStaleness
 from fedray.core.devices.table import Devices
 from fedray.core.devices.trips import SECOND, Load
 from fedray.core.settings import Choice
+from fedray.core.strategies import FLTrust
 from fedray.experiment import build_data, check, check_setup, load
 from fedray.experiment.builders import build_algorithm, check_statistics
 from fedray.experiment.devices import build_clock, build_devices, fingerprint
@@ -93,6 +94,11 @@ def test_the_sections() -> None:
         (["algorithm.kind=feddyn", "strategy.clip_norm=1"], "needs updates as clients send them: leave out strategy"),
         ([PHONES, BUFFERED, "strategy.kind=fltrust"], "gives all updates one length, so clock.staleness has no effect"),
         (["strategy={kind: fltrust, clip_norm: 1}"], "gives all updates one length, so clip_norm has no effect"),
+        (["algorithm.kind=scaffold", "strategy.kind=q_fair"], "strategy.kind q_fair gives the sum a length of its own"),
+        (
+            ["algorithm.kind=feddyn", "strategy.kind=q_fair"],
+            "feddyn needs a mean of its clients' updates",
+        ),
     ],
 )
 def test_what_does_not_go_together(overrides: list[str], words: str) -> None:
@@ -214,6 +220,9 @@ def test_stale_running_statistics_are_not_averaged(folder: Path) -> None:
     crdnn = replace(config, model=Choice("crdnn", CRDNNSettings(channels=(4,), rnn_neurons=8, dnn_neurons=16)))
     with pytest.raises(ValueError, match="clock.kind=buffered cannot average the running statistics of batch norm"):
         check_statistics(crdnn, build_algorithm(crdnn, data))
+    trusting = replace(crdnn, clock=RoundsClock(), strategy=FLTrust())
+    with pytest.raises(ValueError, match="strategy.kind fltrust cannot average the running statistics of batch norm"):
+        check_statistics(trusting, build_algorithm(trusting, data))
     frozen = replace(crdnn.algorithm, settings=replace(crdnn.algorithm.settings, buffers="frozen"))
     for allowed in (config, replace(crdnn, algorithm=frozen), replace(crdnn, clock=RoundsClock())):
         check_statistics(allowed, build_algorithm(allowed, data))

@@ -12,7 +12,9 @@ from fedray.config.source import ConfigError
 from fedray.core.privacy.accounting import Sampling
 from fedray.experiment import build_algorithm, build_data, check_setup, load
 from fedray.experiment.audits import population
-from fedray.experiment.private import guarantee_of, mechanism
+from fedray.experiment.private import guarantee_of, learnt_from, mechanism
+from fedray.training.recognition import Recognition, RecognitionSettings
+from fedray.training.translation import Translation, TranslationSettings
 from tests import speech
 
 PRIVATE = ["privacy={kind: gaussian, noise: 1.0, delta: 1e-5}", "strategy.kind=uniform", "cohort.sampling=poisson"]
@@ -99,6 +101,23 @@ def test_tokens_from_the_clients_are_refused(no_ray: None, tmp_path: Path) -> No
     data, _ = build_data(config, source)
     with pytest.raises(ValueError, match="learnt from the clients' transcripts, which no noise covers: set data.text"):
         mechanism(config, build_algorithm(config, data), data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "made", "wanted"),
+    [
+        (Recognition, RecognitionSettings(), {"language_model": object()}, {"text"}),
+        (Recognition, RecognitionSettings(tokens="pretrained"), {"language_model": None}, set()),  # Whisper
+        (Recognition, RecognitionSettings(tokens="pretrained"), {"language_model": object()}, {"text"}),
+        (Translation, TranslationSettings(), {"transcripts": None}, {"translation"}),
+        (Translation, TranslationSettings(), {"transcripts": object()}, {"translation", "text"}),
+        (Translation, TranslationSettings(tokens="pretrained", transcript_tokens="pretrained"), {}, set()),
+    ],
+)
+def test_what_tokens_and_language_models_are_learnt_from(kind: Any, settings: Any, made: Any, wanted: set[str]) -> None:
+    task = kind.__new__(kind)
+    vars(task).update(made, settings=settings)
+    assert learnt_from(task) == wanted
 
 
 @pytest.mark.parametrize(

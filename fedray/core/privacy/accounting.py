@@ -200,6 +200,8 @@ class Account:
             return self._poisson
         chosen = float(scipy.stats.binom.sf(limit, self.sampling.population, self.sampling.rate))
         replaced = _replaced(chosen * limit / (full * self.sampling.population), self.noise)
+        if full >= 1:  # the others always fill the cohort
+            return replaced
         powers = _orders() - 1
         logs = np.logaddexp(math.log1p(-full) + powers * self._poisson, math.log(full) + powers * replaced)
         return np.asarray(logs / powers)

@@ -58,7 +58,9 @@ class Audited(Option):
         return self.rounds.sample(progress, ids, absent=self.canaries)
 
     def finish(self, progress: Progress, outcome: Outcome, broadcast: Broadcast) -> None:
-        """Add what the round's canaries send to the sum."""
+        """Add what the round's canaries send to the sum. They count as clients that have what never changes."""
+        drawn = sum(client in self.canaries for client in outcome.draw.chosen)
+        outcome.down_bytes -= drawn * 4 * broadcast.constant
         answered = [client for client in outcome.draw.answering if client in self.canaries]
         if answered:
             assert self.private is not None, "directions have no length without a bound"

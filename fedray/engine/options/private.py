@@ -16,7 +16,9 @@ from fedray.core.privacy import audits
 from fedray.core.privacy.clipping import Bounds, Clipping, Flags
 from fedray.core.privacy.guarantee import Guarantee
 from fedray.core.privacy.mechanism import Gathered, Mechanism
-from fedray.core.privacy.settings import Skellam
+from fedray.core.privacy.secure_aggregation import Traffic
+from fedray.core.privacy.settings import Private, Skellam
+from fedray.core.privacy.skellam import Encoding
 from fedray.core.types import Broadcast, Layer, RunError
 from fedray.engine.jobs.soundness import sizes
 from fedray.engine.lane.guard import Guard
@@ -27,6 +29,13 @@ from fedray.engine.round.outcome import Outcome
 from fedray.runs.folder import Progress, RunFolder
 
 NOISE, BOUND = "noise", "bound|"  # keys in the progress of a run: z, and the prefix to a group's name for its bound
+
+
+def _secure_traffic(settings: Private, encoding: Encoding | None) -> Traffic | None:
+    """The bytes of a client under secure aggregation; None: updates are sent as they are."""
+    if encoding is None or not isinstance(settings, Skellam):
+        return None
+    return settings.secure(encoding.cohort).traffic(encoding.length, settings.bits)
 
 
 class PrivateRounds(Option):
@@ -54,9 +63,8 @@ class PrivateRounds(Option):
             encoding = mechanism.encoding(size, cohort)
         except ValueError as error:
             raise RunError(str(error)) from error
-        sent = None
-        if encoding is not None and isinstance(settings, Skellam):
-            sent = settings.secure(encoding.cohort).traffic(encoding.length, settings.bits).sent
+        traffic = _secure_traffic(settings, encoding)
+        sent = None if traffic is None else traffic.sent
         return Guard(settings.clip, bounds, size, encoding, sent, self.seed, progress.round)
 
     def insert(
@@ -103,6 +111,9 @@ class PrivateRounds(Option):
         mechanism = self._mechanism(progress)
         gathered = Gathered(outcome.partial.updates.total, clipped, answered, outcome.cohort)
         released = mechanism.release(gathered, clipping, bounds, self.seed, progress.round)
+        encoding = mechanism.encoding(clipping.size, outcome.cohort)
+        if (traffic := _secure_traffic(mechanism.settings, encoding)) is not None:
+            outcome.down_bytes += outcome.cohort * traffic.received  # keys and shares of others
         outcome.aggregate.mean, outcome.aggregate.packing = released.mean, Packing(clipping.size)
         outcome.row |= {**self._spent(progress), **released.row}
         bounds_after = zip(clipping.names, released.bounds, strict=True)

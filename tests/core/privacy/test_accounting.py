@@ -191,6 +191,13 @@ def test_a_client_of_cyclic_cohorts_is_granted_each_round_of_its_group(populatio
     assert account.guarantee() == pytest.approx(gaussian_epsilon(math.sqrt(granted) / 2, 1e-6), rel=1e-6)
 
 
+def test_a_limit_that_the_others_always_fill() -> None:
+    fixed = Account(GAUSSIAN, 1.0, Sampling("uniform", 20, 1000), 10).epsilon()
+    found = Account(GAUSSIAN, 1.0, Sampling("poisson", 100, 1000, 20), 10)
+    assert found.tight() <= found.epsilon() == pytest.approx(fixed, rel=0.05)  # type: ignore[operator]
+    assert math.isfinite(Account(GAUSSIAN, 1.0, Sampling("poisson", 100, 100, 50), 10).epsilon())
+
+
 @pytest.mark.long
 def test_with_a_limit_the_cheap_account_is_not_below_the_tight_one() -> None:
     account = Account(GAUSSIAN, 2.0, replace(POISSON, limit=110), 50)
