@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fedray import experiment
 from fedray.algorithms import ALGORITHMS
 from fedray.config import shipped, source
+from fedray.config.merging import Values
 from fedray.core.settings import settings_class
 from fedray.experiment import Config
 from fedray.storage.files import write_whole
@@ -62,7 +63,7 @@ def write(folder: Path, name: str) -> str:
     return f"{folder} has {', '.join(FILES)}. Next:\n" + "".join(f"  {step}\n" for step in steps)
 
 
-def described(folder: Path, name: str, path: Path, values: source.Values) -> dict[str, Any]:
+def described(folder: Path, name: str, path: Path, values: Values) -> dict[str, Any]:
     """The values of the templates' variables."""
     config, _ = experiment.load(path, folder=path.parent)
     if MODULE in config.imports:

@@ -19,7 +19,8 @@ import yaml
 from omegaconf.errors import OmegaConfBaseException
 
 from fedray.config import shipped
-from fedray.config.source import ConfigError, Source, Values, read
+from fedray.config.merging import Values
+from fedray.config.source import ConfigError, Source, read
 from fedray.config.typed import converted, named_sections, shown, type_hints, type_words
 from fedray.core.ranges import Range, is_number, ranges
 from fedray.core.settings import Choice, kind_of, settings_class

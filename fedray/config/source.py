@@ -20,9 +20,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from fedray.config import bounded, shipped
+from fedray.config.merging import Values, differ, dotted, merged, section_of, without_empty
 from fedray.core.texts import read_text
 
-Values = dict[str, Any]  # nested plain data, as YAML holds it
 MAPPING = "the mapping"  # where a key is set that no file sets
 
 
@@ -74,10 +74,9 @@ def read(path: Path, overrides: Iterable[str] = ()) -> Source:
 
 def own_overrides(path: Path) -> list[str]:
     """The keys that a YAML file sets itself, not those of the file it extends, as overrides; without its name."""
-    values, _ = _read_one(path, ())
-    return [
-        override(key, value, unresolved=True) for key, value in dotted(values).items() if key not in ("name", "extends")
-    ]
+    values, _, empty = _read_one(path, ())
+    left_out = empty | {"name", "extends"}
+    return [override(key, value, unresolved=True) for key, value in dotted(values).items() if key not in left_out]
 
 
 def from_mapping(values: Mapping[str, Any], overrides: Iterable[str] = ()) -> Source:
@@ -105,54 +104,13 @@ def _replaced(base: Values, top: Values, source: Source, prefix: str = "") -> It
         there, section = base.get(key), f"{prefix}{key}"
         if not isinstance(there, dict):
             continue
-        here = _section(here) if "kind" in there else here
+        here = section_of(here) if "kind" in there else here
         if not isinstance(here, dict):
             continue
-        if not _differ(here, there, "kind"):
+        if not differ(here, there, "kind"):
             yield from _replaced(there, here, source, f"{section}.")
         elif keys := [key for key in dotted(there, f"{section}.") if key not in dotted(here, f"{section}.")]:
             yield Replaced(section, str(here["kind"]), source.where(section), tuple(keys))
-
-
-def merged(base: Values, top: Values) -> Values:
-    """Merge `top` over `base`, section by section.
-
-    A section of another kind replaces the whole section in `base`, including keys that both kinds know. Another
-    `corpus` likewise drops the `options` and the `root` of the corpus in `base`. A word where the other side has a
-    section (`strategy: by_loss` and `strategy.temperature=2`) stands for that section's kind.
-    """
-    base = dict(base)
-    for key, here in top.items():
-        there = base.get(key)
-        if isinstance(here, dict):
-            there = _section(there)
-        elif isinstance(there, dict) and "kind" in there:
-            here = _section(here)
-        if isinstance(here, dict) and isinstance(there, dict):
-            if _differ(here, there, "corpus"):
-                there = {name: value for name, value in there.items() if name not in ("options", "root")}
-            base[key] = here if _differ(here, there, "kind") else merged(there, here)
-        else:
-            base[key] = here
-    return base
-
-
-def dotted(values: Mapping[str, Any], prefix: str = "") -> Values:
-    """The values of nested sections by dotted keys."""
-    found: Values = {}
-    for key, value in values.items():
-        inner = isinstance(value, Mapping) and value
-        found |= dotted(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found
-
-
-def _differ(here: Values, there: Values, name: str) -> bool:
-    return name in here and name in there and here[name] != there[name]
-
-
-def _section(value: object) -> object:
-    """A word as the section of that kind; any other value unchanged."""
-    return {"kind": value} if isinstance(value, str) else value
 
 
 def _from_overrides(overrides: Iterable[str]) -> tuple[Values, list[str]]:
@@ -236,16 +194,16 @@ def _problem(error: Exception) -> str:
 
 def _read_file(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, str]]:
     """Values and origins of a file and of the files it extends. `seen`: the files that extend this one."""
-    values, origins = _read_one(path, seen)
+    values, origins, empty = _read_one(path, seen)
     parent = values.pop("extends", None)
     if parent is None:
         return values, origins
     below, places = _read_file(_extended(path, str(parent), origins["extends"]), (*seen, path.resolve()))
-    return merged(below, values), places | origins
+    return merged(below, without_empty(values, below, empty)), places | origins
 
 
-def _read_one(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, str]]:
-    """Values and origins of a file alone, `extends` among them."""
+def _read_one(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, str], set[str]]:
+    """Values and origins of a file alone, `extends` among them, and the dotted keys without a value."""
     if path.resolve() in seen:
         raise ConfigError(f"{path}: extends itself, by way of {' -> '.join(str(p) for p in seen)}")
     try:
@@ -270,7 +228,8 @@ def _read_one(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, str
         raise ConfigError(str(error)) from error
     except RecursionError as error:
         raise ConfigError(f"{path}: is nested too deep for a configuration") from error
-    return values, dict(_lines(node, "", str(path)))
+    lines = list(_lines(node, "", str(path)))
+    return values, {name: place for name, place, _ in lines}, {name for name, _, empty in lines if empty}
 
 
 def _extended(path: Path, parent: str, where: str) -> Path:
@@ -284,10 +243,11 @@ def _extended(path: Path, parent: str, where: str) -> Path:
     return found or near
 
 
-def _lines(node: yaml.Node | None, prefix: str, path: str) -> Iterator[tuple[str, str]]:
-    """Each dotted key below a node, with the file and the line that set it."""
+def _lines(node: yaml.Node | None, prefix: str, path: str) -> Iterator[tuple[str, str, bool]]:
+    """Each dotted key below a node, with the file and the line that set it, and whether no value follows it."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = f"{prefix}{key.value}"
-            yield name, f"{path}:{key.start_mark.line + 1}"
+            empty = isinstance(value, yaml.ScalarNode) and not value.value and value.style is None
+            yield name, f"{path}:{key.start_mark.line + 1}", empty
             yield from _lines(value, f"{name}.", path)

@@ -9,7 +9,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from fedray.config.source import Source, Values, dotted
+from fedray.config.merging import Values, dotted
+from fedray.config.source import Source
 
 INTERPOLATION = re.compile(r"(?<!\\)(\\\\)*\$\{")
 SHOWN = re.compile(r"name|imports|data\.corpus|.*\bkind")  # keys whose texts name things of fedray, or files

@@ -106,7 +106,7 @@ def estimate(config: Config, source: Source, say: Callable[[str], None]) -> tupl
         steps = 0 if known else _steps(config)
         rounds = by_draw(data, config.cohort, config.seed, config.rounds)
         if plan.clock is not None:
-            algorithm, first = program.algorithm, measured.assets * measured.prepares
+            algorithm, first = program.algorithm, measured.once + measured.assets * measured.prepares
             rounds = by_clock(plan.clock, data, algorithm, config.rounds, measured.up, measured.down, first)
         found = extrapolate(config, data, measured, shares.actors, rounds, steps, labelled(program) if known else ())
     finally:
@@ -183,18 +183,22 @@ def extrapolate(
     if measured.prepares and config.engine.prepare == "all":
         labels = [sum(map(label, ids[first : first + 32])) for first in range(0, len(ids), 32)]
         seconds["labels"], busy = makespan(labels, actors), busy + sum(labels)
-        down += len(ids) * (measured.down + measured.assets)
+        down += len(ids) * (measured.down * measured.reads + measured.assets)
         seen.update(ids)
 
     def trained(client: str) -> float:
         return min(data.cost(client), most or data.cost(client))
 
+    taking_part = set[str]()
     for t, cohort in enumerate(rounds):
         chosen, answering, virtual = cohort.chosen, cohort.answering, cohort.virtual
         new = {client for client in answering if measured.prepares and client not in seen}
+        first = {client for client in chosen if client not in taking_part}
         seen |= set(answering)
+        taking_part |= set(answering)
         up += len(answering) * measured.up
-        down += len(chosen) * measured.down + len(new) * (measured.assets + (measured.down if t else 0))
+        down += len(chosen) * measured.down + len(first) * measured.once
+        down += len(new) * (measured.assets + (measured.down * measured.reads if t else 0))
         cut = sorted(cohorts.cut(answering, lanes, data.cost), key=lambda lane: -sum(map(data.cost, lane)))
         train = [sum(measured.train * trained(client) for client in lane) for lane in cut]
         labels = [sum(label(client) for client in lane if client in new) for lane in cut]

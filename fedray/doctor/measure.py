@@ -54,7 +54,9 @@ class Measured:
     final: Mapping[str, float]  # split -> seconds per utterance, as at the end
     up: int  # bytes that a client sends
     down: int  # bytes of a broadcast
+    once: int  # bytes of what never changes, which a client receives once
     assets: int  # further bytes that a client receives for its preparation
+    reads: bool  # whether the preparation reads the broadcast
     prepares: bool  # whether clients have a state before their first round
     state: int  # bytes of a client's state on disk
     checkpoint: Callable[[int], int] = field(repr=False)  # number of clients that took part -> bytes
@@ -172,7 +174,9 @@ def measure(program: Program, plan: Plan, share: Share, folder: RunFolder, say: 
         final=final,
         up=max(lane.result.up_bytes for lane in lanes),
         down=posted.bytes,
-        assets=asset_bytes(assets),
+        once=4 * posted.broadcast.constant,
+        assets=asset_bytes(assets) * program.algorithm.prepare_reads,
+        reads=program.algorithm.prepare_reads,
         state=_bytes(folder, "states") // max(1, states),
         prepares=any(lane.result.prepared for lane in lanes),
         checkpoint=checkpoint,

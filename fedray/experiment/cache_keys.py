@@ -12,8 +12,8 @@ from typing import Any
 
 from ray import cloudpickle
 
+from fedray.config.merging import dotted
 from fedray.config.schema import pick, plain
-from fedray.config.source import dotted
 from fedray.core import environment
 from fedray.core.algorithm import Algorithm
 from fedray.data.federation.speech_data import SpeechData

@@ -10,8 +10,9 @@ from typing import Any
 import ray
 
 import fedray
+from fedray.config.merging import dotted
 from fedray.config.schema import plain
-from fedray.config.source import Source, dotted
+from fedray.config.source import Source
 from fedray.config.written import recorded
 from fedray.core import environment
 from fedray.data.federation.speech_data import SpeechData

@@ -11,8 +11,9 @@ from shlex import quote
 
 from ray.util.placement_group import PlacementGroup
 
+from fedray.config.merging import dotted
 from fedray.config.schema import plain
-from fedray.config.source import ConfigError, Source, dotted
+from fedray.config.source import ConfigError, Source
 from fedray.config.written import as_yaml, recorded
 from fedray.core.algorithm import Algorithm
 from fedray.core.parallel import Parallel

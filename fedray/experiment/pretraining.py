@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
+from fedray.config.merging import dotted
 from fedray.config.schema import plain
-from fedray.config.source import ConfigError, Source, dotted
+from fedray.config.source import ConfigError, Source
 from fedray.config.written import as_yaml, recorded
 from fedray.core.parallel import serial
 from fedray.core.settings import Choice, choice, kinds

@@ -18,7 +18,7 @@ from fedray.core import ngram_scores
 
 DRAWS = 5000
 LEVELS = (0.025, 0.975)
-BLOCK = 500  # draws whose weights are in memory as float64 at once
+BLOCK = 500  # draws whose weights are in memory as float64 or int64 at once; it divides DRAWS
 
 # Unit -> (words, errors) or (items, correct answers): a rate is 100 * (sum of the second) / (sum of the first). For
 # translations: the counts behind BLEU in the order of `ngram_scores.BLEU_PARTS`, of which the first is a length too.
@@ -156,5 +156,6 @@ def _draw(groups: Sequence[Sequence[Counts]], seed: int) -> np.ndarray:
 @functools.lru_cache(maxsize=4)
 def _weights(units: int, seed: int) -> np.ndarray:
     """How often each draw takes each unit: uint16 [DRAWS, units]; each row sums to `units`."""
-    generator = np.random.default_rng(seed)
-    return generator.multinomial(units, np.full(units, 1 / units), size=DRAWS).astype(np.uint16)
+    generator, shares = np.random.default_rng(seed), np.full(units, 1 / units)
+    blocks = (generator.multinomial(units, shares, size=BLOCK).astype(np.uint16) for _ in range(DRAWS // BLOCK))
+    return np.concatenate(list(blocks))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fedray.config.source import dotted
+from fedray.config.merging import dotted
 from fedray.core.metrics import ALONE
 from fedray.report import files
 from fedray.report.files import Json

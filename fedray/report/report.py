@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -159,4 +160,7 @@ def _metric(runs: Sequence[Run]) -> str:
         run.settings.get("algorithm.kind") in LABELLED and run.settings.get("task.decode.lm_weight") for run in runs
     )
     first = ("test/wer_lm", "dev/wer_lm") if labelled else ()
-    return next((name for name in (*first, *FIRST_CHOICES, *scored) if name in scored), "train/loss")
+    choices = [name for name in (*first, *FIRST_CHOICES, *scored) if name in scored]
+    tested = [run for run in runs if any("test/" in name for name in run.best)]  # the others have not ended
+    held = Counter(name for run in tested or runs for name in run.best)
+    return max(choices, key=held.__getitem__, default="train/loss")  # the first of those that most runs have

@@ -11,7 +11,8 @@ from pathlib import Path
 from fedray import experiment
 from fedray.config import shipped
 from fedray.config import source as configuration
-from fedray.config.source import ConfigError, Source, as_value, dotted, override
+from fedray.config.merging import dotted
+from fedray.config.source import ConfigError, Source, as_value, override
 from fedray.engine.cluster.resources import Share
 from fedray.experiment import Config
 from fedray.report.figures import Figure

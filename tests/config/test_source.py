@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from fedray.config.schema import build
-from fedray.config.source import ConfigError, Source, as_value, from_mapping, read
+from fedray.config.source import ConfigError, Source, as_value, from_mapping, own_overrides, read
 from fedray.config.written import as_yaml
 from fedray.core.settings import Choice, choice, kinds
 
@@ -104,6 +104,14 @@ def test_extends_merges_and_finds_its_way(tmp_path: Path) -> None:
     (tmp_path / "deep" / "base.yaml").write_text("extends: ../root.yaml\nname: base\nclient: {batch: 4}")
     found = settings(tmp_path, "extends: deep/base.yaml\ntags: [c]\n", "client.clip=7")
     assert (found.seed, found.name, found.client, found.tags) == (1, "base", Client(4, 7.0), ["c"])
+
+
+def test_an_empty_section_drops_nothing_of_the_file_below(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("client: {batch: 4, clip: 3}")
+    assert settings(tmp_path, "extends: base.yaml\nclient:\n  # batch: 8\n").client == Client(4, 3.0)
+    assert own_overrides(tmp_path / "run.yaml") == []
+    assert settings(tmp_path, "extends: base.yaml\nclient: {clip: }\n").client == Client(4, None), "not a section"
+    assert settings(tmp_path, "extends: base.yaml\nclient: null\n").client != Client(4, 3.0), "dropped on purpose"
 
 
 @pytest.mark.parametrize("kind", ["optimizer: {kind: adam, lr: 2, beta: 0.5}"])

@@ -32,7 +32,9 @@ MEASURED = Measured(
     final={"dev": 0.06},
     up=416,
     down=408,
+    once=0,
     assets=50,
+    reads=True,
     prepares=True,
     state=7,
     checkpoint=lambda clients: 1000 + clients,
@@ -123,6 +125,12 @@ def test_labels_beforehand_go_to_all() -> None:
     found = by_hand(prepare="all")
     assert found.seconds["labels"] == pytest.approx(14 * 0.25)
     assert found.down == 9 * 408 + 3 * (408 + 50)
+
+
+def test_what_never_changes_is_sent_once_and_what_nobody_reads_not_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All three clients are in each of three rounds; their first model is theirs (FedMLAC), and 1,000 bytes frozen."""
+    monkeypatch.setitem(globals(), "MEASURED", replace(MEASURED, once=1000, assets=0, reads=False))
+    assert by_hand().down == by_hand(prepare="all").down == 9 * 408 + 3 * 1000
 
 
 def test_jobs_start_in_their_order_on_whoever_is_free() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fedray.config.source import dotted
+from fedray.config.merging import dotted
 from fedray.engine.telemetry import trackers, tracking
 from fedray.engine.telemetry.trackers import Card, MLflow, WandB
 from fedray.engine.telemetry.tracking import Tracking, flat

@@ -19,6 +19,7 @@ from fedray.report.recorded import Run, known_metric
 from fedray.report.words import number, rising, scaled, title, with_unit
 
 CHARACTERS = 70  # of labels that fit below the axes of a figure
+FORMATS = ("o-", "s--", "^:", "D-.")  # of lines beyond as many as there are colours
 ASIDE = 4 / 72  # inches between the bars of two lines at one value
 
 
@@ -76,7 +77,15 @@ def trend(figure: Trend, comparison: Comparison) -> Canvas:
         at = axes.transData + aside  # such lines do not count for the limits of the axes
         axes.update_datalim([(place, value) for place, values in points for value in values])
         axes.errorbar(
-            places, middle, yerr=spread, fmt="o-", markersize=4, capsize=3, color=colour, label=name, transform=at
+            places,
+            middle,
+            yerr=spread,
+            fmt=FORMATS[nth // len(COLOURS) % len(FORMATS)],
+            markersize=4,
+            capsize=3,
+            color=colour,
+            label=name,
+            transform=at,
         )
     draw_baseline(axes, figure.baseline, metric, comparison)
     if figure.log:

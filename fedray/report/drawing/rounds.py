@@ -42,10 +42,12 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
             middle = np.nanmean(values, axis=0)
             words = [names[group]] * (len(colours) > 1) + [title(metric)] * (len(metrics) > 1)
             label, marker = ", ".join(words) if names[group] else "", "." if len(rounds) < 2 else ""
-            axes.plot(places, middle, marker=marker, linestyle=style, color=colour, label=label)
+            end = shortest(values)  # later means are of fewer runs
+            axes.plot(places[:end], middle[:end], marker=marker, linestyle=style, color=colour, label=label)
+            axes.plot(places[end - 1 :], middle[end - 1 :], linestyle=":", color=colour, linewidth=1)
             if len(values) > 1:
                 low, high = _band(values, figure.band)
-                axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+                axes.fill_between(places[:end], low[:end], high[:end], color=colour, alpha=0.15, linewidth=0)
     draw_baseline(axes, figure.baseline, metrics[0], comparison)
     if figure.log:
         canvas.logarithmic(axes, "y")
@@ -54,6 +56,12 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
     units = {unit(metric) for metric in metrics}
     axes.set_ylabel(with_unit(metrics[0]) if len(metrics) == 1 else units.pop() if len(units) == 1 else "")
     return canvas.with_legend(drawn, axes)
+
+
+def shortest(values: np.ndarray) -> int:
+    """How many of the rounds of `values` [runs, rounds] there are until the first run has no more."""
+    last = [np.flatnonzero(~np.isnan(run))[-1] for run in values if not np.isnan(run).all()]
+    return int(min(last, default=-1)) + 1
 
 
 def over_rounds(group: Group, metric: str, figure: Curves) -> tuple[np.ndarray, np.ndarray]:
