@@ -153,6 +153,7 @@ def _data(options: argparse.Namespace) -> int:
 def _sweep(options: argparse.Namespace) -> int:
     file = str(shipped.locate("sweeps", options.file))
     sys.argv = [file, *options.arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))  # as Python does for a file it runs
     try:
         runpy.run_path(file, run_name="__main__")  # a sweep's file ends with sys.exit
     except SyntaxError as error:

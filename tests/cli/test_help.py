@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -80,6 +81,14 @@ def test_a_narrow_terminal_cuts_no_name(capsys: pytest.CaptureFixture[str]) -> N
 def test_an_unknown_sweep_is_refused_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", "fednst_lamda"]) == 2
     assert "the nearest names are fednst_lambda, " in capsys.readouterr().err
+
+
+def test_a_sweep_imports_what_lies_beside_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "beside_it.py").write_text("answer = 42\n")
+    (tmp_path / "mine.py").write_text("import sys\nimport beside_it\nsys.exit(beside_it.answer)\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit, match="42"):
+        main(["sweep", str(tmp_path / "mine.py")])
 
 
 @pytest.mark.parametrize(
