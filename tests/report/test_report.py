@@ -295,13 +295,3 @@ def test_the_fewest_speakers_of_any_row_are_told(tmp_path: Path) -> None:
     for name, speakers in (("few", ["ann", "bob"]), ("many", [f"s{number}" for number in range(25)])):
         write(tmp_path / name, config(name=name), sentences(100, speakers), sentences(200, speakers))
     assert "With only 2 speakers, the interval is too narrow." in report.read(tmp_path).caption
-
-
-def test_the_metric_is_one_that_most_runs_have(tmp_path: Path) -> None:
-    for number in range(3):
-        folder = write(tmp_path / f"run-{number}", config(name=f"run-{number}"))
-        if number == 0:
-            results = json.loads((folder / "results.json").read_text())
-            results["best"]["personal/test/wer"] = 20.0
-            (folder / "results.json").write_text(json.dumps(results))
-    assert report.read(tmp_path).metric == "test/wer"
