@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -102,10 +103,13 @@ class Study:
         given = {key: value for key, value in values.items() if value is not None or key not in self.conditional}
         swept = [f"{key}={_text(value)}" for key, value in given.items() if is_key(key)]
         settings = [fill(text, values, self.names) for text in self.settings]
-        base = self.bases[fill(self.base, values, self.names)]
+        base = self.bases[file := fill(self.base, values, self.names)]
         kept = _known(base, str(given["algorithm.kind"])) if "algorithm.kind" in given else []
         overrides = [*kept, *settings, *self.overrides, *swept, *self.fixed]
-        config, source = experiment.load(base, overrides, Path(self.folder))
+        try:
+            config, source = experiment.load(base, overrides, Path(self.folder))
+        except ConfigError as error:  # the study keeps the values of its files, not their lines
+            raise ConfigError(re.sub("^configuration(?=:)", lambda _: file, str(error))) from error
         return experiment.check(config, source, Path(self.folder)), source
 
     def check(self, space: Space) -> Config:

@@ -36,7 +36,7 @@ from fedray.report.canvas import INK
 from fedray.report.drawing.draw import draw
 from fedray.report.drawing.results import trend
 from fedray.report.drawing.retrievals import settings_scores
-from fedray.report.drawing.rounds import over_effort, over_rounds, shortest, smoothed
+from fedray.report.drawing.rounds import over_effort, over_rounds, smoothed
 from fedray.report.figures import from_description
 from fedray.runs.folder import ClientRecord, write_clients
 from tests.report.folders import add_devices, config, sentences, trip, write
@@ -271,21 +271,3 @@ def test_labels_of_long_words_and_of_many_powers_of_ten_do_not_collide(tmp_path:
         draw(figure, found)
     titles = [drawing.words for drawing in found.drawings().values()]
     assert len(set(titles)) == len(titles) and "Dev WER over visits of clients" in titles
-
-
-def test_a_mean_over_runs_ends_where_the_first_run_ends() -> None:
-    nan = np.nan
-    assert shortest(np.array([[1.0, nan, 2.0, nan, nan], [3.0, 4.0, 5.0, 6.0, 7.0]])) == 3
-    assert shortest(np.array([[nan, nan], [1.0, 2.0]])) == 2 and shortest(np.full((1, 3), nan)) == 0
-
-
-def test_twelve_lines_of_a_trend_look_different(tmp_path: Path) -> None:
-    for number in range(12):
-        for alpha in (0.1, 0.5):
-            name = f"n{number}-{alpha}"
-            changed = {"algorithm__alpha": alpha, "algorithm__client__lr": number + 1.0}
-            write(tmp_path / name, config(name=name, rounds=1, **changed), sentences(0, each=1), sentences(1, each=1))
-    drawn = trend(Trend("algorithm.alpha", by="algorithm.client.lr"), report.read(tmp_path))
-    lines = [line for line in drawn.axes[0].lines if line.get_marker() in ("o", "s", "^", "D")]
-    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}
-    assert len(looks) == len(lines) == 12

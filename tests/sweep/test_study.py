@@ -14,7 +14,7 @@ import yaml
 from ray import tune
 
 from fedray import experiment
-from fedray.config.source import from_mapping
+from fedray.config.source import ConfigError, from_mapping
 from fedray.core.parallel import serial
 from fedray.engine.driver import session
 from fedray.runs import places
@@ -119,6 +119,14 @@ def test_an_unknown_key_or_file_is_named(base: Path) -> None:
         trials_of(sweep()).check({"algorithm.client.rate": tune.grid_search([1.0])})
     with pytest.raises(ValueError, match="there is no file absent.yaml"):
         study.read_bases(sweep(base="absent.yaml"), Path("file.py"))
+
+
+def test_what_is_wrong_in_a_base_is_named_with_its_file(base: Path) -> None:
+    base.write_text(base.read_text() + "seeed: 3\n")
+    with pytest.raises(ConfigError, match=r"^base\.yaml: unknown key seeed"):
+        trials_of(sweep()).config({"algorithm.client.lr": 0.1})
+    with pytest.raises(ConfigError, match=r"^command line: unknown key roundz"):
+        trials_of(sweep(base="fedavg/keywords"), ["roundz=3"]).config({"algorithm.client.lr": 0.1})
 
 
 def test_a_sweep_that_was_copied_alone_finds_its_base_where_fedray_is_installed_from(base: Path) -> None:

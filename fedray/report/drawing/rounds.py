@@ -34,7 +34,10 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
     colours = coloured(comparison)
     names = legend_names(colours)
     for group, colour in colours.items():
-        for metric, style in zip(metrics, cycle(STYLES), strict=False):
+        looks = [(style, colour) for style in STYLES]
+        if len(colours) == 1 and len(metrics) > len(STYLES):
+            looks = [("-", each) for each in COLOURS]
+        for metric, (style, colour) in zip(metrics, cycle(looks), strict=False):
             rounds, values = over_rounds(group, metric, figure)
             places = rounds if figure.over == "round" else over_effort(group, figure.over, rounds)
             if not len(rounds) or np.isnan(places).all():

@@ -147,5 +147,5 @@ def shown_folders(root: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _is_above(path: str, folder: str) -> bool:
-    """Whether a path is a link to a folder, or to one that it lies in."""
+    """Whether a path is a link to the folder that it lies in, or to one above it."""
     return os.path.islink(path) and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(path))
