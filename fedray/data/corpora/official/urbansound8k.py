@@ -12,6 +12,7 @@ from fedray.core.ranges import Amount, Ranged
 from fedray.data.corpora.assembly import assemble, by_id
 from fedray.data.corpora.official.layout import check_choice, find_home, leave_out, names_in, required
 from fedray.data.corpora.table import Table
+from fedray.data.features.audio import UNMEASURED
 from fedray.data.manifest import Manifest
 
 CLASSES = (
@@ -97,7 +98,8 @@ class UrbanSound8K(Ranged):
             "label": classes,
         }
         manifest = assemble(table.path, table.lines, columns, home / "audio", parallel)
-        long = manifest.array("seconds") >= self.min_seconds
+        seconds = manifest.array("seconds")
+        long = (seconds >= self.min_seconds) | (seconds == UNMEASURED)  # unreadable files are named with their features
         short = [f"{name}.wav" for name, enough in zip(manifest.column("utterance"), long, strict=True) if not enough]
         leave_out(table.path, len(names), {f"shorter than {self.min_seconds} s": short})
         chosen = {"test": self.test_folds, "dev": self.development()}

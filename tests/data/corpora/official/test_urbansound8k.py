@@ -10,6 +10,7 @@ import pytest
 import soundfile
 
 from fedray.data.corpora.official.layout import LeftOut
+from fedray.data.corpora.skipping import skipping
 from fedray.data.features import audio
 from fedray.data.federation.partition import PartitionSettings, partition
 from fedray.data.federation.settings import DataSettings
@@ -64,6 +65,13 @@ def test_any_rate_and_any_channels_are_read(tree: Path) -> None:
         expected = 0.375 * np.sin(2 * np.pi * 400 * np.arange(4000) / 16000)  # the mean of both channels
         # Eight bits have steps of 1/128. The resampling filter disturbs both ends.
         assert np.abs(heard.numpy()[200:3800] - expected[200:3800]).max() < 0.02
+
+
+def test_an_unreadable_sound_is_not_called_short(tree: Path) -> None:
+    (tree / "UrbanSound8K" / "audio" / "fold2" / "1002-1-0-1.wav").write_bytes(b"no audio" * 50)
+    with skipping(True):
+        splits = read("urbansound8k", tree)
+    assert "1002-1-0-1" in splits["train"].column("utterance"), "its features are what cannot be computed"
 
 
 def test_very_short_sounds_are_left_out_by_name(tree: Path) -> None:
