@@ -183,19 +183,25 @@ def available(folder: Path, name: str | None) -> Path:
 def share(path: Path) -> None:
     """Copy a file or folder of the cache to the shared cache, unless it is there already.
 
-    Nothing happens without a shared cache, or for a path outside the cache.
+    Nothing happens without a shared cache, or for a path outside the cache. ValueError: the shared cache may not be
+    written.
     """
     store = _shared(path)
     if store is None or store.exists(MANIFEST):
         return
     paths = {path.name: path} if path.is_file() else {file.relative_to(path).as_posix(): file for file in _files(path)}
     described = {name: (file_hash(file), file.stat()) for name, file in paths.items()}
-    store.put({digest: paths[name] for name, (digest, _) in described.items()})
     files = {
         name: {"hash": digest, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         for name, (digest, status) in described.items()
     }
-    store.write(MANIFEST, json.dumps({"folder": path.is_dir(), "files": files}, indent=1).encode())
+    try:
+        store.put({digest: paths[name] for name, (digest, _) in described.items()})
+        store.write(MANIFEST, json.dumps({"folder": path.is_dir(), "files": files}, indent=1).encode())
+    except PermissionError as error:
+        raise ValueError(
+            f"FEDRAY_SHARED_CACHE: {error.filename}: you may not write it: permit it, or unset FEDRAY_SHARED_CACHE"
+        ) from error
 
 
 def fetch(path: Path) -> bool:

@@ -75,6 +75,18 @@ def test_what_was_there_before_is_shared_when_it_is_used(
     assert {name.split("/")[0] for name in shared.files()} == {"x"}
 
 
+@pytest.mark.parametrize("shared", ["disk"], indirect=True)
+def test_a_shared_cache_that_may_not_be_written(
+    shared: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Storage, files: Mapping[str, Path]) -> None:
+        raise PermissionError(13, "Permission denied", f"{self.place}/x")
+
+    monkeypatch.setattr(type(shared), "put", refused)
+    with pytest.raises(ValueError, match="FEDRAY_SHARED_CACHE: .*/x: you may not write it: permit it, or unset"):
+        cached(tmp_path / "one" / "features" / "x", make)
+
+
 def test_one_file(shared: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A single file is shared and fetched, as the engine does with theta_0 and prepared states."""
     path = tmp_path / "one" / "init" / "theta.pt"
