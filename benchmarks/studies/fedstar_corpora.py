@@ -62,14 +62,12 @@ def described(name: str, labels: float, clients: int | None) -> list[str]:
 def settings(name: str) -> dict[str, tuple[float, int | None]]:
     """Title -> labelled share and number of clients, of a corpus."""
     words, corpus = name.replace("_", " "), CORPORA[name]
-    return {
-        ", ".join([words, *([] if clients is None else [f"N = {clients}"]), f"L = {100 * labels:g} %"]): (
-            labels,
-            clients,
-        )
-        for labels in corpus.labels
-        for clients in corpus.clients or (None,)
-    }
+    found: dict[str, tuple[float, int | None]] = {}
+    for labels in corpus.labels:
+        for clients in corpus.clients or (None,):
+            count = "" if clients is None else f" N = {clients},"
+            found[f"{words},{count} L = {100 * labels:g} %"] = labels, clients
+    return found
 
 
 def main() -> None:

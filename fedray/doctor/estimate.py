@@ -193,7 +193,7 @@ def extrapolate(
     for t, cohort in enumerate(rounds):
         chosen, answering, virtual = cohort.chosen, cohort.answering, cohort.virtual
         new = {client for client in answering if measured.prepares and client not in seen}
-        first = {client for client in chosen if client not in taking_part}
+        first = set(chosen) - taking_part
         seen |= set(answering)
         taking_part |= set(answering)
         up += len(answering) * measured.up

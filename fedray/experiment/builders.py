@@ -137,7 +137,7 @@ def check_statistics(config: Config, algorithm: Algorithm) -> None:
     """
     if not averages_statistics(config, algorithm):
         return
-    buffered, absolute = isinstance(config.clock, BufferedClock), getattr(config.strategy, "absolute", False)
+    buffered, absolute = isinstance(config.clock, BufferedClock), config.strategy.absolute
     if buffered or absolute:
         which = "clock.kind=buffered" if buffered else f"strategy.kind {kind_of(config.strategy, STRATEGIES)}"
         raise ValueError(

@@ -131,7 +131,7 @@ def _check_algorithm(config: Config, most: int | None) -> None:
     clips = config.strategy.clip_norm is not None
     if clips and isinstance(config.strategy, FLTrust):
         raise ValueError("strategy.kind fltrust gives all updates one length, so clip_norm has no effect: leave it out")
-    if getattr(config.strategy, "absolute", False) and (algorithm.unscaled or algorithm.sends_more):
+    if config.strategy.absolute and (algorithm.unscaled or algorithm.sends_more):
         raise ValueError(
             f"algorithm.kind {kind} needs a mean of its clients' updates, and strategy.kind "
             f"{kind_of(config.strategy, STRATEGIES)} gives the sum a length of its own: choose another strategy"

@@ -12,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -127,6 +128,12 @@ def logarithmic(axes: Axes, name: str) -> None:
     axis.set_major_locator(Powers())
     axis.set_major_formatter("{x:,.7g}")  # matplotlib's powers of ten are mathematics, which the style switches off
     axis.set_minor_formatter(NullFormatter())
+
+
+def bins(first: int, last: int) -> np.ndarray:
+    """The edges of at most 40 bins for the whole numbers from `first` to `last`: of one width, as counts are drawn."""
+    width = max(1, -(-(last - first + 1) // 40))
+    return np.arange(first, last + 1 + width, width)
 
 
 def label_rows(canvas: Canvas, axes: Axes, labels: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ class Strategy(Ranged, ABC):
     the delta, then the update's vectors, each of which is one more layer, `vectors/NAME`.
     """
 
+    absolute: ClassVar[bool] = False  # the change is the sum of w_i * delta_i, not their mean; one weight a client
     clip_norm: Positive | None = None
 
     def clip(self, delta: Vector, weights: int | None = None) -> Vector:
@@ -67,7 +68,6 @@ class TwoPhase(Strategy):
     # What `probe` compares an update with: "mean", the plain mean | "server", the delta that the server trained beside
     # the clients | "", nothing.
     against: ClassVar[str] = "mean"
-    absolute: ClassVar[bool] = False  # the change is the sum of w_i * delta_i, not their mean; one weight a client
 
     @abstractmethod
     def probe(self, delta: Vector, mean: Vector, layers: Sequence[Layer]) -> Mapping[str, float]:

@@ -111,8 +111,7 @@ def participation(figure: Participation, comparison: Comparison) -> Canvas:
     if not found:
         raise ValueError("no finished run has a table of its clients")
     most = max(int(rounds.max(initial=0)) for *_, each in found for rounds in each)
-    width = max(1, -(-most // 40))  # bins of one width: their counts are drawn
-    edges = np.arange(1, most + 1 + width, width)
+    edges = canvas.bins(1, most)
     drawn_as: dict[tuple[float, ...], list[Group]] = {}  # methods of one study often have the same cohorts
     for group, _, each in found:
         counts = np.mean([np.histogram(rounds, edges)[0] for rounds in each], axis=0)

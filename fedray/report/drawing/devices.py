@@ -65,8 +65,7 @@ def staleness(figure: Staleness, comparison: Comparison) -> Canvas:
     if not found:
         raise ValueError("no run has updates that arrived: they need devices")
     most = max(int(behind.max()) for *_, behind in found)
-    width = max(1, -(-(most + 1) // 40))  # bins of one width: their shares are drawn
-    edges = np.arange(0, most + 1 + width, width)
+    edges = canvas.bins(0, most)
     for group, colour, behind in found:
         shares = 100 * np.histogram(behind, edges)[0] / len(behind)
         label = f"{group.label}, mean {behind.mean():.2g}" if len(found) > 1 else f"mean {behind.mean():.2g}"

@@ -34,10 +34,9 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
     colours = coloured(comparison)
     names = legend_names(colours)
     for group, colour in colours.items():
-        looks = [(style, colour) for style in STYLES]
-        if len(colours) == 1 and len(metrics) > len(STYLES):
-            looks = [("-", each) for each in COLOURS]
-        for metric, (style, colour) in zip(metrics, cycle(looks), strict=False):
+        by_style = len(colours) > 1 or len(metrics) <= len(STYLES)
+        looks = [(style, colour) for style in STYLES] if by_style else [("-", each) for each in COLOURS]
+        for metric, (style, shade) in zip(metrics, cycle(looks), strict=False):
             rounds, values = over_rounds(group, metric, figure)
             places = rounds if figure.over == "round" else over_effort(group, figure.over, rounds)
             if not len(rounds) or np.isnan(places).all():
@@ -46,11 +45,12 @@ def curves(figure: Curves, comparison: Comparison) -> Canvas:
             words = [names[group]] * (len(colours) > 1) + [title(metric)] * (len(metrics) > 1)
             label, marker = ", ".join(words) if names[group] else "", "." if len(rounds) < 2 else ""
             end = shortest(values)  # later means are of fewer runs
-            axes.plot(places[:end], middle[:end], marker=marker, linestyle=style, color=colour, label=label)
-            axes.plot(places[end - 1 :], middle[end - 1 :], linestyle=":", color=colour, linewidth=1)
+            axes.plot(places[:end], middle[:end], marker=marker, linestyle=style, color=shade, label=label)
+            if 0 < end < len(places):
+                axes.plot(places[end - 1 :], middle[end - 1 :], linestyle=":", color=shade, linewidth=1)
             if len(values) > 1:
                 low, high = _band(values, figure.band)
-                axes.fill_between(places[:end], low[:end], high[:end], color=colour, alpha=0.15, linewidth=0)
+                axes.fill_between(places[:end], low[:end], high[:end], color=shade, alpha=0.15, linewidth=0)
     draw_baseline(axes, figure.baseline, metrics[0], comparison)
     if figure.log:
         canvas.logarithmic(axes, "y")
